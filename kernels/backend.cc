@@ -1,0 +1,180 @@
+// The argument checks of every op, in one place, so that all backends share one contract.
+#include "kernels/backend.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace vitrine {
+namespace {
+
+size_t Count(int64_t rows, int64_t columns) {
+  VITRINE_CHECK_LE(0, rows);
+  VITRINE_CHECK_LE(0, columns);
+  return static_cast<size_t>(rows) * static_cast<size_t>(columns);
+}
+
+void CheckOptional(DeviceSpan<const float> span, int64_t size) {
+  if (!span.empty()) VITRINE_CHECK_EQ(span.size(), static_cast<size_t>(size));
+}
+
+void CheckRows(const RowBuffer* rows, int count, int64_t columns) {
+  VITRINE_CHECK(rows != nullptr);
+  VITRINE_CHECK_LE(count, rows->max_rows());
+  VITRINE_CHECK_EQ(int64_t{rows->columns()}, columns);
+}
+
+void CheckBatch(const PagedBatch* batch) {
+  VITRINE_CHECK(batch != nullptr);
+  const int sequences = batch->sequences();
+  VITRINE_CHECK_EQ(batch->row_begin.size(), static_cast<size_t>(sequences) + 1);
+  VITRINE_CHECK_EQ(batch->block_table.size(), Count(sequences, batch->max_blocks));
+}
+
+void CheckTarget(const RopeKvTarget& target) {
+  CheckBatch(target.batch);
+  VITRINE_CHECK(target.kv != nullptr);
+  const KvStorageSpec& spec = target.kv->spec();
+  VITRINE_CHECK_LT(target.layer, spec.num_layers);
+  VITRINE_CHECK_EQ(target.num_heads % spec.num_kv_heads, 0);
+  VITRINE_CHECK_EQ(target.rotary_dim % 2, 0);
+  VITRINE_CHECK_LE(target.rotary_dim, spec.head_dim);
+  VITRINE_CHECK_EQ(target.cosines.size(), target.sines.size());
+  VITRINE_CHECK_LE(Count(target.batch->rows(), int64_t{target.num_heads} * spec.head_dim),
+                   target.q.size());
+}
+
+}  // namespace
+
+absl::StatusOr<Buffer> Backend::Allocate(size_t bytes) { return DoAllocate(bytes); }
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> Backend::PackMatrix(const MatrixSource& source) {
+  VITRINE_CHECK(!source.parts.empty());
+  for (const MatrixPart& part : source.parts) {
+    VITRINE_CHECK(part.data != nullptr);
+    VITRINE_CHECK_LT(0, part.rows);
+    VITRINE_CHECK_EQ(part.columns, source.parts[0].columns);
+    VITRINE_CHECK_EQ(part.columns % TraitsOf(part.dtype).block_columns, 0);
+    if (source.layout == RowLayout::kHeads) VITRINE_CHECK_EQ(part.rows % source.head_dim, 0);
+  }
+  if (source.layout == RowLayout::kGateUp) {
+    VITRINE_CHECK_EQ(source.parts.size(), size_t{2});
+    VITRINE_CHECK_EQ(source.parts[0].rows, source.parts[1].rows);
+  }
+  if (source.layout == RowLayout::kHeads) VITRINE_CHECK_EQ(source.parts.size(), size_t{3});
+  return DoPackMatrix(source);
+}
+
+absl::StatusOr<std::unique_ptr<RowBuffer>> Backend::CreateRowBuffer(const RowBufferSpec& spec) {
+  VITRINE_CHECK_LT(0, spec.max_rows);
+  VITRINE_CHECK(!spec.consumers.empty());
+  for (const PackedMatrix* consumer : spec.consumers) {
+    VITRINE_CHECK_EQ(consumer->columns(), int64_t{spec.columns});
+  }
+  return DoCreateRowBuffer(spec);
+}
+
+absl::StatusOr<std::unique_ptr<KvStorage>> Backend::CreateKvStorage(const KvStorageSpec& spec) {
+  VITRINE_CHECK_LT(0, spec.num_layers);
+  VITRINE_CHECK_LT(0, spec.num_kv_heads);
+  VITRINE_CHECK_LT(0, spec.head_dim);
+  VITRINE_CHECK_LT(0, spec.num_blocks);
+  return DoCreateKvStorage(spec);
+}
+
+void Backend::Embed(const EmbedArgs& args) {
+  VITRINE_CHECK(args.table != nullptr);
+  VITRINE_CHECK(args.table->layout() == RowLayout::kStacked);
+  for (const int32_t id : args.token_ids) {
+    VITRINE_CHECK(id >= 0 && id < args.table->rows());
+  }
+  VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.token_ids.size()), args.table->columns()),
+                   args.output.size());
+  DoEmbed(args);
+}
+
+void Backend::RmsNorm(const RmsNormArgs& args) {
+  VITRINE_CHECK(args.output != nullptr);
+  const int columns = args.output->columns();
+  CheckRows(args.output, args.rows, columns);
+  VITRINE_CHECK_EQ(args.weight.size(), static_cast<size_t>(columns));
+  VITRINE_CHECK_LE(Count(args.rows, columns), args.input.size());
+  DoRmsNorm(args);
+}
+
+void Backend::MatMul(const MatMulArgs& args) {
+  VITRINE_CHECK(args.weight != nullptr);
+  VITRINE_CHECK(args.weight->layout() == RowLayout::kStacked);
+  CheckRows(args.input, args.rows, args.weight->columns());
+  CheckOptional(args.bias, args.weight->rows());
+  VITRINE_CHECK_LE(Count(args.rows, args.weight->rows()), args.output.size());
+  DoMatMul(args);
+}
+
+void Backend::ActivatedMatMul(const ActivatedMatMulArgs& args) {
+  VITRINE_CHECK(args.weight != nullptr);
+  VITRINE_CHECK(args.weight->layout() != RowLayout::kHeads);
+  CheckRows(args.input, args.rows, args.weight->columns());
+  CheckOptional(args.bias, args.weight->rows());
+  const bool gated = args.weight->layout() == RowLayout::kGateUp;
+  CheckRows(args.output, args.rows, gated ? args.weight->rows() / 2 : args.weight->rows());
+  DoActivatedMatMul(args);
+}
+
+void Backend::RopeWriteKv(const RopeWriteKvArgs& args) {
+  CheckTarget(args.target);
+  const KvStorageSpec& spec = args.target.kv->spec();
+  const int64_t columns =
+      (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim;
+  VITRINE_CHECK_LE(Count(args.target.batch->rows(), columns), args.qkv.size());
+  DoRopeWriteKv(args);
+}
+
+void Backend::MatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) {
+  CheckTarget(args.target);
+  VITRINE_CHECK(args.weight != nullptr);
+  VITRINE_CHECK(args.weight->layout() == RowLayout::kHeads);
+  CheckRows(args.input, args.target.batch->rows(), args.weight->columns());
+  CheckOptional(args.bias, args.weight->rows());
+  const KvStorageSpec& spec = args.target.kv->spec();
+  VITRINE_CHECK_EQ(args.weight->rows(),
+                   (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim);
+  DoMatMulRopeWriteKv(args);
+}
+
+void Backend::PagedAttention(const PagedAttentionArgs& args) {
+  CheckBatch(args.batch);
+  VITRINE_CHECK(args.kv != nullptr);
+  const KvStorageSpec& spec = args.kv->spec();
+  VITRINE_CHECK_LT(args.layer, spec.num_layers);
+  VITRINE_CHECK_EQ(args.num_heads % spec.num_kv_heads, 0);
+  const int rows = args.batch->rows();
+  const int64_t columns = int64_t{args.num_heads} * spec.head_dim;
+  CheckRows(args.output, rows, columns);
+  VITRINE_CHECK_LE(Count(rows, columns), args.q.size());
+  CheckOptional(args.sinks, args.num_heads);
+  CheckOptional(args.alibi_slopes, args.num_heads);
+  if (!args.log_sum_exp.empty()) {
+    VITRINE_CHECK_LE(Count(rows, args.num_heads), args.log_sum_exp.size());
+  }
+  DoPagedAttention(args);
+}
+
+void Backend::GatherRows(const GatherRowsArgs& args) {
+  VITRINE_CHECK_LT(0, args.columns);
+  for (const int32_t id : args.row_ids) {
+    VITRINE_CHECK_LE(Count(int64_t{id} + 1, args.columns), args.input.size());
+  }
+  VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.row_ids.size()), args.columns),
+                   args.output.size());
+  DoGatherRows(args);
+}
+
+void Backend::Sample(const SampleArgs& args) {
+  VITRINE_CHECK_LT(0, args.vocabulary);
+  VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.rows.size()), args.vocabulary),
+                   args.logits.size());
+  VITRINE_CHECK_LE(args.rows.size(), args.token_ids.size());
+  DoSample(args);
+}
+
+}  // namespace vitrine

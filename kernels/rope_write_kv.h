@@ -1,0 +1,42 @@
+#pragma once
+
+#include "kernels/buffer.h"
+#include "kernels/paged_batch.h"
+
+namespace vitrine {
+
+// Which dimensions of a head form a pair that is rotated together (Su et al., 2021).
+enum class RopePairing {
+  kInterleaved,  // (2i, 2i + 1): llama GGUF files, GPT-J
+  kHalfSplit,    // (i, i + rotary_dim / 2): Hugging Face llama, NeoX
+};
+
+// Where rotated queries, rotated keys and values of a step go.
+struct RopeKvTarget {
+  DeviceSpan<const float> cosines;  // [positions, rotary_dim / 2], attention factors included
+  DeviceSpan<const float> sines;    // [positions, rotary_dim / 2]
+  int rotary_dim = 0;               // Even, at most head_dim; the rest of a head passes through.
+  RopePairing pairing = RopePairing::kInterleaved;
+  const PagedBatch* batch = nullptr;
+  int num_heads = 0;                // Query heads; key/value heads and head_dim are those of `kv`.
+  KvStorage* kv = nullptr;
+  int layer = 0;
+  DeviceSpan<float> q;              // [rows, num_heads, head_dim]
+};
+
+// Rotates q and k of every row by its position (pair (a, b) -> (a cos - b sin, b cos + a sin)),
+// writes k and v to the row's cache slot and q to target.q. All products and sums in f32.
+struct RopeWriteKvArgs {
+  DeviceSpan<const float> qkv;  // [rows, num_heads + 2 num_kv_heads, head_dim]
+  RopeKvTarget target;
+};
+
+// qkv = weight * input + bias, then RopeWriteKv, bit for bit, without the round trip to memory.
+struct MatMulRopeWriteKvArgs {
+  const RowBuffer* input = nullptr;      // [rows, columns]
+  const PackedMatrix* weight = nullptr;  // RowLayout::kHeads, parts q, k, v
+  DeviceSpan<const float> bias;          // [weight rows], or empty
+  RopeKvTarget target;
+};
+
+}  // namespace vitrine

@@ -1,0 +1,37 @@
+// What one forward step computes: a ragged batch of several sequences with several tokens each,
+// prompt chunks and single decode tokens alike. Structure of arrays, reused from step to step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/paged_batch.h"
+#include "kernels/sample.h"
+
+namespace vitrine {
+
+using TokenId = int32_t;
+
+struct Batch {
+  std::vector<TokenId> token_ids;       // [rows]
+  std::vector<int32_t> row_begin = {0};  // [sequences + 1]
+  std::vector<int32_t> first_position;  // [sequences]
+  std::vector<int32_t> block_table;     // [sequences, max_blocks]
+  int max_blocks = 0;
+  std::vector<int32_t> sampled_rows;    // [samples], rows whose next token is drawn, ascending
+  std::vector<SampleRow> sampling;      // [samples]
+
+  int rows() const { return static_cast<int>(token_ids.size()); }
+  int sequences() const { return static_cast<int>(first_position.size()); }
+  PagedBatch paged() const { return {row_begin, first_position, block_table, max_blocks}; }
+  void Clear() {
+    token_ids.clear();
+    row_begin.assign(1, 0);
+    first_position.clear();
+    block_table.clear();
+    sampled_rows.clear();
+    sampling.clear();
+  }
+};
+
+}  // namespace vitrine

@@ -1,0 +1,37 @@
+// Named tensors of a model file, whatever its format. Both readers check every offset, size and
+// count before use, so a TensorView is always safe to read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace vitrine {
+
+// A tensor inside a mapped file, row-major; valid as long as its Checkpoint.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // Outermost first: a matrix is {rows, columns}.
+  const std::byte* data = nullptr;
+  size_t bytes = 0;
+
+  int64_t rows() const { return shape.size() > 1 ? shape.front() : 1; }
+  int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
+};
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  // Null when there is no such tensor.
+  virtual const TensorView* Find(std::string_view name) const = 0;
+  virtual std::span<const TensorView> tensors() const = 0;
+};
+
+}  // namespace vitrine

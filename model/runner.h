@@ -1,0 +1,32 @@
+// The narrow interface through which the server computes: one step at a time, ids in, ids out.
+// Abstract, so that the engine is tested with a model that is a hash of its history.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/batch.h"
+
+namespace vitrine {
+
+struct RunnerLimits {
+  int max_step_rows = 0;       // Rows of one step.
+  int max_step_sequences = 0;  // Sequences, and sampled rows, of one step.
+  int num_blocks = 0;          // KV blocks of kKvBlockTokens tokens.
+  int context_length = 0;      // Tokens of one sequence, prompt and answer together.
+  int vocabulary = 0;
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  virtual const RunnerLimits& limits() const = 0;
+
+  // Computes the batch, which is within limits(), and writes one token per sampled row to `next`
+  // ([batch.sampling.size()]; kNoToken where the logits were not finite). Blocks until done. Only
+  // the engine thread calls it.
+  virtual void Step(const Batch& batch, std::span<TokenId> next) = 0;
+};
+
+}  // namespace vitrine

@@ -1,0 +1,62 @@
+// The forward pass of a decoder-only transformer over a backend's ops.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "model/batch.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace vitrine {
+
+struct TransformerLimits {
+  int max_rows = 0;      // Rows of one step.
+  int max_samples = 0;   // Rows of one step that want logits.
+  int max_positions = 0;  // Positions of one sequence.
+  int num_blocks = 0;    // KV blocks.
+  DType kv_dtype = DType::kBF16;
+};
+
+class Transformer {
+ public:
+  // Allocates everything a step needs. `backend` and `weights` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(Backend& backend,
+                                                             const ModelConfig& config,
+                                                             const Weights& weights,
+                                                             const TransformerLimits& limits);
+
+  // Enqueues one step. `batch` must stay unchanged until the backend's next Synchronize, after
+  // which the result holds the logits of batch.sampled_rows: [samples, vocabulary].
+  DeviceSpan<const float> Forward(const Batch& batch);
+
+  size_t kv_bytes() const { return kv_->bytes(); }
+
+ private:
+  Transformer(Backend& backend, const ModelConfig& config, const Weights& weights)
+      : backend_(backend), config_(config), weights_(weights) {}
+
+  absl::Status Allocate(const TransformerLimits& limits);
+  absl::Status FillRopeTables(int positions);
+  void RunLayer(int layer, int rows);
+
+  Backend& backend_;
+  const ModelConfig& config_;
+  const Weights& weights_;
+
+  std::unique_ptr<KvStorage> kv_;
+  Buffer cosines_;    // [positions, rotary_dim / 2]
+  Buffer sines_;      // [positions, rotary_dim / 2]
+  Buffer residual_;   // [rows, d_model]
+  Buffer q_;          // [rows, num_heads, head_dim]
+  Buffer gathered_;   // [samples, d_model]
+  Buffer logits_;     // [samples, vocabulary]
+  std::unique_ptr<RowBuffer> normalized_;        // [rows, d_model]
+  std::unique_ptr<RowBuffer> attended_;          // [rows, num_heads * head_dim]
+  std::unique_ptr<RowBuffer> hidden_;            // [rows, d_ff]
+  std::unique_ptr<RowBuffer> final_normalized_;  // [samples, d_model]
+  PagedBatch paged_;
+};
+
+}  // namespace vitrine
