@@ -29,6 +29,8 @@ class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
 
+  // Names the file in errors: its last path component.
+  virtual const std::string& label() const = 0;
   // Null when there is no such tensor.
   virtual const TensorView* Find(std::string_view name) const = 0;
   virtual std::span<const TensorView> tensors() const = 0;

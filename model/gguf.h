@@ -57,7 +57,7 @@ class GgufFile final : public Checkpoint {
   ~GgufFile() override;
 
   uint32_t version() const { return version_; }
-  const std::string& label() const { return label_; }
+  const std::string& label() const override { return label_; }
 
   const TensorView* Find(std::string_view name) const override;
   std::span<const TensorView> tensors() const override { return tensors_; }

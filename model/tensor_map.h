@@ -1,0 +1,63 @@
+// Which tensor of a checkpoint plays which part in the transformer.
+//
+// A family is a row of names; the shapes follow from ModelConfig. Every tensor that the model needs
+// must be there with its shape, and every tensor that is there must be used: an unused one is most
+// often a feature that would silently be skipped.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/checkpoint.h"
+#include "model/config.h"
+
+namespace vitrine {
+
+// Names of the tensors. Those of a layer follow `layer_prefix`, the layer's number and a dot.
+struct TensorNames {
+  std::string_view embedding;
+  std::string_view final_norm;
+  std::string_view output_head;
+  std::string_view layer_prefix;
+  std::string_view attention_norm;
+  std::string_view q;
+  std::string_view k;
+  std::string_view v;
+  std::string_view attention_out;
+  std::string_view mlp_norm;
+  std::string_view gate;
+  std::string_view up;
+  std::string_view down;
+  std::string_view ignored_suffix;  // Tables that the model computes itself: RoPE frequencies.
+};
+
+// GGUF uses one set of names for all families (ggml/docs/gguf.md, "Standardized tensor names").
+extern const TensorNames kGgufTensorNames;
+
+struct LayerTensors {
+  TensorView attention_norm;  // [d_model]
+  TensorView q;               // [num_heads * head_dim, d_model]
+  TensorView k;               // [num_kv_heads * head_dim, d_model]
+  TensorView v;               // [num_kv_heads * head_dim, d_model]
+  TensorView attention_out;   // [d_model, num_heads * head_dim]
+  TensorView mlp_norm;        // [d_model]
+  TensorView gate;            // [d_ff, d_model]
+  TensorView up;              // [d_ff, d_model]
+  TensorView down;            // [d_model, d_ff]
+};
+
+struct ModelTensors {
+  TensorView embedding;                   // [vocabulary, d_model]
+  std::vector<LayerTensors> layers;       // [num_layers]
+  TensorView final_norm;                  // [d_model]
+  std::optional<TensorView> output_head;  // [vocabulary, d_model]; none: the embedding serves.
+};
+
+// Views into `checkpoint`. Norms are F32, F16 or BF16; matrices are of any type. INVALID_ARGUMENT
+// names the file, the tensor, and what was expected and found.
+absl::StatusOr<ModelTensors> MapTensors(const ModelConfig& config, const Checkpoint& checkpoint,
+                                        const TensorNames& names);
+
+}  // namespace vitrine
