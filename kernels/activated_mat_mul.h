@@ -18,9 +18,9 @@ enum class Activation {
 struct ActivatedMatMulArgs {
   const RowBuffer* input = nullptr;      // [rows, columns]
   const PackedMatrix* weight = nullptr;  // kGateUp: [2 f, columns]; kStacked: [f, columns]
-  DeviceSpan<const float> bias;          // [weight rows], gate then up, or empty
+  DeviceSpan<const float> bias = {};     // [weight rows], gate then up, or empty
   Activation activation = Activation::kSilu;
-  RowBuffer* output = nullptr;           // [rows, f]
+  RowBuffer* output = nullptr;  // [rows, f]
   int rows = 0;
 };
 

@@ -123,8 +123,7 @@ void Backend::ActivatedMatMul(const ActivatedMatMulArgs& args) {
 void Backend::RopeWriteKv(const RopeWriteKvArgs& args) {
   CheckTarget(args.target);
   const KvStorageSpec& spec = args.target.kv->spec();
-  const int64_t columns =
-      (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim;
+  const int64_t columns = (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim;
   VITRINE_CHECK_LE(Count(args.target.batch->rows(), columns), args.qkv.size());
   DoRopeWriteKv(args);
 }

@@ -44,8 +44,8 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  virtual std::string_view name() const = 0;         // "reference", "cpu", "cuda"
-  virtual std::string description() const = 0;       // For logs: instruction set, threads, device.
+  virtual std::string_view name() const = 0;    // "reference", "cpu", "cuda"
+  virtual std::string description() const = 0;  // For logs: instruction set, threads, device.
   Numerics numerics() const { return options_.numerics; }
 
   // Start-up only; errors are RESOURCE_EXHAUSTED (memory) or UNIMPLEMENTED (a dtype or shape that

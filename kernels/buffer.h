@@ -58,7 +58,7 @@ enum class RowLayout {
 
 // Parts share `columns`; their dtypes may differ.
 struct MatrixSource {
-  std::vector<MatrixPart> parts;
+  std::vector<MatrixPart> parts = {};
   RowLayout layout = RowLayout::kStacked;
   int head_dim = 0;  // kHeads only.
 };
@@ -72,7 +72,7 @@ class PackedMatrix {
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
-  int64_t rows() const { return rows_; }        // Of all parts together; gate and up both count.
+  int64_t rows() const { return rows_; }  // Of all parts together; gate and up both count.
   int64_t columns() const { return columns_; }
   RowLayout layout() const { return layout_; }
   virtual size_t bytes() const = 0;
@@ -87,7 +87,7 @@ struct RowBufferSpec {
   int max_rows = 0;
   int columns = 0;
   // The matrices that will read the rows: they decide the format. At least one.
-  std::vector<const PackedMatrix*> consumers;
+  std::vector<const PackedMatrix*> consumers = {};
 };
 
 // Activations between a producer (norm, gated activation, attention) and the next matmul, in the
@@ -113,8 +113,8 @@ struct KvStorageSpec {
   int num_layers = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
-  int num_blocks = 0;            // Of kKvBlockTokens tokens each, over all layers and heads.
-  DType dtype = DType::kBF16;    // kF32 or kBF16; kQ8_0 where the backend offers it.
+  int num_blocks = 0;          // Of kKvBlockTokens tokens each, over all layers and heads.
+  DType dtype = DType::kBF16;  // kF32 or kBF16; kQ8_0 where the backend offers it.
 };
 
 // Keys and values of all layers in blocks of kKvBlockTokens tokens. Who owns which block is the

@@ -26,14 +26,13 @@ template <class A, class B>
 #define VITRINE_CHECK(condition) \
   ((condition) ? (void)0 : ::vitrine::internal::CheckFailed(__FILE__, __LINE__, #condition))
 
-#define VITRINE_CHECK_OP(a, op, b)                                                      \
-  do {                                                                                  \
-    const auto& check_a = (a);                                                          \
-    const auto& check_b = (b);                                                          \
-    if (!(check_a op check_b)) {                                                        \
-      ::vitrine::internal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, check_a, \
-                                         check_b);                                      \
-    }                                                                                   \
+#define VITRINE_CHECK_OP(a, op, b)                                                                 \
+  do {                                                                                             \
+    const auto& check_a = (a);                                                                     \
+    const auto& check_b = (b);                                                                     \
+    if (!(check_a op check_b)) {                                                                   \
+      ::vitrine::internal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, check_a, check_b); \
+    }                                                                                              \
   } while (false)
 
 #define VITRINE_CHECK_EQ(a, b) VITRINE_CHECK_OP(a, ==, b)

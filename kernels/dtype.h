@@ -37,21 +37,36 @@ struct DTypeTraits {
 
 constexpr DTypeTraits TraitsOf(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return {"F32", 1, 4};
-    case DType::kF16: return {"F16", 1, 2};
-    case DType::kBF16: return {"BF16", 1, 2};
-    case DType::kQ4_0: return {"Q4_0", 32, 18};
-    case DType::kQ4_1: return {"Q4_1", 32, 20};
-    case DType::kQ5_0: return {"Q5_0", 32, 22};
-    case DType::kQ5_1: return {"Q5_1", 32, 24};
-    case DType::kQ8_0: return {"Q8_0", 32, 34};
-    case DType::kQ2_K: return {"Q2_K", 256, 84};
-    case DType::kQ3_K: return {"Q3_K", 256, 110};
-    case DType::kQ4_K: return {"Q4_K", 256, 144};
-    case DType::kQ5_K: return {"Q5_K", 256, 176};
-    case DType::kQ6_K: return {"Q6_K", 256, 210};
-    case DType::kIQ4_NL: return {"IQ4_NL", 32, 18};
-    case DType::kIQ4_XS: return {"IQ4_XS", 256, 136};
+    case DType::kF32:
+      return {"F32", 1, 4};
+    case DType::kF16:
+      return {"F16", 1, 2};
+    case DType::kBF16:
+      return {"BF16", 1, 2};
+    case DType::kQ4_0:
+      return {"Q4_0", 32, 18};
+    case DType::kQ4_1:
+      return {"Q4_1", 32, 20};
+    case DType::kQ5_0:
+      return {"Q5_0", 32, 22};
+    case DType::kQ5_1:
+      return {"Q5_1", 32, 24};
+    case DType::kQ8_0:
+      return {"Q8_0", 32, 34};
+    case DType::kQ2_K:
+      return {"Q2_K", 256, 84};
+    case DType::kQ3_K:
+      return {"Q3_K", 256, 110};
+    case DType::kQ4_K:
+      return {"Q4_K", 256, 144};
+    case DType::kQ5_K:
+      return {"Q5_K", 256, 176};
+    case DType::kQ6_K:
+      return {"Q6_K", 256, 210};
+    case DType::kIQ4_NL:
+      return {"IQ4_NL", 32, 18};
+    case DType::kIQ4_XS:
+      return {"IQ4_XS", 256, 136};
   }
   return {"?", 0, 0};
 }

@@ -12,7 +12,7 @@ struct GatherRowsArgs {
   DeviceSpan<const float> input;     // [rows, columns]
   std::span<const int32_t> row_ids;  // [n], host memory
   int columns = 0;
-  DeviceSpan<float> output;          // [n, columns]
+  DeviceSpan<float> output;  // [n, columns]
 };
 
 }  // namespace vitrine

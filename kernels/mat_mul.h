@@ -9,7 +9,7 @@ namespace vitrine {
 struct MatMulArgs {
   const RowBuffer* input = nullptr;      // [rows, columns]
   const PackedMatrix* weight = nullptr;  // [n, columns], RowLayout::kStacked
-  DeviceSpan<const float> bias;          // [n], or empty
+  DeviceSpan<const float> bias = {};     // [n], or empty
   bool add_to_output = false;            // The residual connection: += instead of =.
   DeviceSpan<float> output;              // [rows, n]
   int rows = 0;

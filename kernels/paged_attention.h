@@ -14,18 +14,18 @@ namespace vitrine {
 inline constexpr int kAttentionSegmentKeys = 256;
 
 struct PagedAttentionArgs {
-  DeviceSpan<const float> q;             // [rows, num_heads, head_dim], rotated
+  DeviceSpan<const float> q;  // [rows, num_heads, head_dim], rotated
   const PagedBatch* batch = nullptr;
-  const KvStorage* kv = nullptr;         // Already holds the keys and values of the step's rows.
+  const KvStorage* kv = nullptr;  // Already holds the keys and values of the step's rows.
   int layer = 0;
-  int num_heads = 0;                     // A multiple of kv's num_kv_heads.
+  int num_heads = 0;  // A multiple of kv's num_kv_heads.
   float scale = 1.0f;
-  float softcap = 0.0f;                  // 0: none
-  int window = 0;                        // 0: none; else the row's own key and window - 1 before it
-  DeviceSpan<const float> sinks;         // [num_heads] extra logits that take weight, or empty
-  DeviceSpan<const float> alibi_slopes;  // [num_heads], or empty (Press et al., 2021)
-  RowBuffer* output = nullptr;           // [rows, num_heads * head_dim]
-  DeviceSpan<float> log_sum_exp;         // [rows, num_heads], natural log, sinks included; or empty
+  float softcap = 0.0f;                // 0: none
+  int window = 0;                      // 0: none; else the row's own key and window - 1 before it
+  DeviceSpan<const float> sinks = {};  // [num_heads] extra logits that take weight, or empty
+  DeviceSpan<const float> alibi_slopes = {};  // [num_heads], or empty (Press et al., 2021)
+  RowBuffer* output = nullptr;                // [rows, num_heads * head_dim]
+  DeviceSpan<float> log_sum_exp = {};  // [rows, num_heads], natural log, sinks included; or empty
 };
 
 }  // namespace vitrine

@@ -11,7 +11,7 @@ struct RmsNormArgs {
   DeviceSpan<const float> weight;  // [columns]
   float epsilon = 0.0f;
   int rows = 0;
-  RowBuffer* output = nullptr;     // [rows, columns]
+  RowBuffer* output = nullptr;  // [rows, columns]
 };
 
 }  // namespace vitrine

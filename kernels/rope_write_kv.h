@@ -18,10 +18,10 @@ struct RopeKvTarget {
   int rotary_dim = 0;               // Even, at most head_dim; the rest of a head passes through.
   RopePairing pairing = RopePairing::kInterleaved;
   const PagedBatch* batch = nullptr;
-  int num_heads = 0;                // Query heads; key/value heads and head_dim are those of `kv`.
+  int num_heads = 0;  // Query heads; key/value heads and head_dim are those of `kv`.
   KvStorage* kv = nullptr;
   int layer = 0;
-  DeviceSpan<float> q;              // [rows, num_heads, head_dim]
+  DeviceSpan<float> q;  // [rows, num_heads, head_dim]
 };
 
 // Rotates q and k of every row by its position (pair (a, b) -> (a cos - b sin, b cos + a sin)),
@@ -35,7 +35,7 @@ struct RopeWriteKvArgs {
 struct MatMulRopeWriteKvArgs {
   const RowBuffer* input = nullptr;      // [rows, columns]
   const PackedMatrix* weight = nullptr;  // RowLayout::kHeads, parts q, k, v
-  DeviceSpan<const float> bias;          // [weight rows], or empty
+  DeviceSpan<const float> bias = {};     // [weight rows], or empty
   RopeKvTarget target;
 };
 

@@ -15,8 +15,8 @@ struct SampleRow {
   float top_p = 1.0f;        // of what top_k left, smallest set with at least this mass; 1: off
   float min_p = 0.0f;        // of what top_p left, relative to the most likely token; 0: off
   uint64_t seed = 0;
-  uint32_t choice = 0;       // Which of a request's answers; part of the random counter.
-  int64_t position = 0;      // Of the token to be drawn; part of the random counter.
+  uint32_t choice = 0;   // Which of a request's answers; part of the random counter.
+  int64_t position = 0;  // Of the token to be drawn; part of the random counter.
 };
 
 // A row whose logits hold NaN or +inf, or nothing above -inf, gets this instead of a token.
@@ -27,10 +27,10 @@ inline constexpr int32_t kNoToken = -1;
 // so that no order of summation changes a result, and the random bits are Philox4x32-10 of
 // (seed; position, choice), see philox.h.
 struct SampleArgs {
-  DeviceSpan<const float> logits;      // [rows, vocabulary]
-  std::span<const SampleRow> rows;     // [rows], host memory
+  DeviceSpan<const float> logits;   // [rows, vocabulary]
+  std::span<const SampleRow> rows;  // [rows], host memory
   int vocabulary = 0;
-  DeviceSpan<int32_t> token_ids;       // [rows]
+  DeviceSpan<int32_t> token_ids;  // [rows]
 };
 
 }  // namespace vitrine

@@ -13,13 +13,13 @@ namespace vitrine {
 using TokenId = int32_t;
 
 struct Batch {
-  std::vector<TokenId> token_ids;       // [rows]
+  std::vector<TokenId> token_ids;        // [rows]
   std::vector<int32_t> row_begin = {0};  // [sequences + 1]
-  std::vector<int32_t> first_position;  // [sequences]
-  std::vector<int32_t> block_table;     // [sequences, max_blocks]
+  std::vector<int32_t> first_position;   // [sequences]
+  std::vector<int32_t> block_table;      // [sequences, max_blocks]
   int max_blocks = 0;
-  std::vector<int32_t> sampled_rows;    // [samples], rows whose next token is drawn, ascending
-  std::vector<SampleRow> sampling;      // [samples]
+  std::vector<int32_t> sampled_rows;  // [samples], rows whose next token is drawn, ascending
+  std::vector<SampleRow> sampling;    // [samples]
 
   int rows() const { return static_cast<int>(token_ids.size()); }
   int sequences() const { return static_cast<int>(first_position.size()); }

@@ -9,16 +9,16 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/config.h"
-#include "model/runner.h"
 #include "model/tokenizer.h"
+#include "model/transformer_runner.h"
 
 namespace vitrine {
 
 enum class KvDType { kAuto, kF32, kBF16, kQ8_0 };
 
 struct LoadOptions {
-  int context_length = 0;       // 0: what the model was trained for.
-  int64_t kv_cache_bytes = 0;   // 0: chosen from the context length and max_step_sequences.
+  int context_length = 0;             // 0: what the model was trained for.
+  int64_t kv_cache_bytes = 0;         // 0: chosen from the context length and max_step_sequences.
   KvDType kv_dtype = KvDType::kAuto;  // kAuto: f32 with exact numerics, bf16 with fast.
   int max_step_rows = 512;
   int max_step_sequences = 64;
@@ -27,9 +27,9 @@ struct LoadOptions {
 struct LoadedModel {
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<Runner> runner;  // Borrows the backend.
-  std::string weight_types;        // "Q4_1 (210), F32 (61), Q8_0 (1)", most frequent first.
-  DType kv_dtype = DType::kBF16;   // What kAuto became.
+  std::unique_ptr<TransformerRunner> runner;  // Borrows the backend.
+  std::string weight_types;       // "Q4_1 (210), F32 (61), Q8_0 (1)", most frequent first.
+  DType kv_dtype = DType::kBF16;  // What kAuto became.
   size_t weight_bytes = 0;
   size_t kv_bytes = 0;
 };

@@ -12,10 +12,10 @@
 namespace vitrine {
 
 struct TransformerLimits {
-  int max_rows = 0;      // Rows of one step.
-  int max_samples = 0;   // Rows of one step that want logits.
+  int max_rows = 0;       // Rows of one step.
+  int max_samples = 0;    // Rows of one step that want logits.
   int max_positions = 0;  // Positions of one sequence.
-  int num_blocks = 0;    // KV blocks.
+  int num_blocks = 0;     // KV blocks.
   DType kv_dtype = DType::kBF16;
 };
 
@@ -46,12 +46,12 @@ class Transformer {
   const Weights& weights_;
 
   std::unique_ptr<KvStorage> kv_;
-  Buffer cosines_;    // [positions, rotary_dim / 2]
-  Buffer sines_;      // [positions, rotary_dim / 2]
-  Buffer residual_;   // [rows, d_model]
-  Buffer q_;          // [rows, num_heads, head_dim]
-  Buffer gathered_;   // [samples, d_model]
-  Buffer logits_;     // [samples, vocabulary]
+  Buffer cosines_;                               // [positions, rotary_dim / 2]
+  Buffer sines_;                                 // [positions, rotary_dim / 2]
+  Buffer residual_;                              // [rows, d_model]
+  Buffer q_;                                     // [rows, num_heads, head_dim]
+  Buffer gathered_;                              // [samples, d_model]
+  Buffer logits_;                                // [samples, vocabulary]
   std::unique_ptr<RowBuffer> normalized_;        // [rows, d_model]
   std::unique_ptr<RowBuffer> attended_;          // [rows, num_heads * head_dim]
   std::unique_ptr<RowBuffer> hidden_;            // [rows, d_ff]

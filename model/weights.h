@@ -6,8 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "model/checkpoint.h"
-#include "model/config.h"
+#include "model/tensor_map.h"
 
 namespace vitrine {
 
@@ -29,5 +28,10 @@ struct Weights {
   const PackedMatrix& head() const { return output_head ? *output_head : *embedding; }
   size_t bytes() const;
 };
+
+// Packs all tensors through `backend`, in the order of use, so that a forward pass walks memory
+// once. RESOURCE_EXHAUSTED or UNIMPLEMENTED (a type that the backend does not offer) name the
+// tensor.
+absl::StatusOr<Weights> LoadWeights(const ModelTensors& tensors, int head_dim, Backend& backend);
 
 }  // namespace vitrine

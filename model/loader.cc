@@ -1,0 +1,132 @@
+#include "model/loader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "model/families.h"
+#include "model/gguf.h"
+#include "model/kv_cache.h"
+#include "model/status.h"
+#include "model/tensor_map.h"
+#include "model/transformer_runner.h"
+#include "model/weights.h"
+
+namespace vitrine {
+namespace {
+
+// What a server without flags reserves at most, so that a file's promise of a long context costs
+// nothing: address space for these positions, and tokens shared by all running sequences.
+constexpr int kDefaultMaxContext = 131072;
+constexpr int64_t kDefaultKvTokens = 32768;
+
+// A quarter of the machine is what a cache may take without being asked.
+int64_t DefaultKvBytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 4;
+}
+
+DType ChooseKvDType(KvDType asked, Numerics numerics) {
+  switch (asked) {
+    case KvDType::kF32:
+      return DType::kF32;
+    case KvDType::kBF16:
+      return DType::kBF16;
+    case KvDType::kQ8_0:
+      return DType::kQ8_0;
+    case KvDType::kAuto:
+      break;
+  }
+  return numerics == Numerics::kExact ? DType::kF32 : DType::kBF16;
+}
+
+int64_t KvBytesPerBlock(const ModelConfig& config, DType dtype) {
+  const int64_t values = int64_t{2} * config.num_layers * config.num_kv_heads * kKvBlockTokens;
+  return values * static_cast<int64_t>(RowBytes(dtype, config.head_dim));
+}
+
+struct CacheSize {
+  int context_length = 0;
+  int num_blocks = 0;
+};
+
+// Chooses the KV pool and the context it can serve. Without flags the context shrinks to what fits;
+// what the user asked for by name is refused instead when it does not fit.
+absl::StatusOr<CacheSize> ChooseCacheSize(const ModelConfig& config, DType dtype,
+                                          const LoadOptions& options) {
+  if (options.context_length > config.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("context_length ", options.context_length,
+                                                   " exceeds the model's ", config.context_length,
+                                                   " tokens"));
+  }
+  const int context = options.context_length > 0
+                          ? options.context_length
+                          : std::min(config.context_length, kDefaultMaxContext);
+  const int64_t block_bytes = KvBytesPerBlock(config, dtype);
+  const bool is_bytes_given = options.kv_cache_bytes > 0;
+  const int64_t affordable =
+      (is_bytes_given ? options.kv_cache_bytes : DefaultKvBytes()) / block_bytes;
+  const int64_t useful = int64_t{BlocksFor(context)} * options.max_step_sequences;
+  const int64_t wanted =
+      is_bytes_given
+          ? useful
+          : std::min(useful, std::max<int64_t>(BlocksFor(context), BlocksFor(kDefaultKvTokens)));
+  const int64_t blocks = std::min(wanted, affordable);
+  if (blocks < 1 || (options.context_length > 0 && blocks < BlocksFor(context))) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "kv_cache_bytes: a context of ", context, " tokens needs ",
+        BlocksFor(context) * block_bytes, " bytes, ", affordable * block_bytes, " are allowed"));
+  }
+  return CacheSize{
+      .context_length = static_cast<int>(std::min<int64_t>(context, blocks * kKvBlockTokens)),
+      .num_blocks = static_cast<int>(blocks)};
+}
+
+std::string DescribeWeightTypes(const Checkpoint& file) {
+  std::map<DType, int> counts;
+  for (const TensorView& tensor : file.tensors()) ++counts[tensor.dtype];
+  std::vector<std::pair<DType, int>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return absl::StrJoin(sorted, ", ", [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, std::string(TraitsOf(entry.first).name), " (", entry.second, ")");
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
+                                      const LoadOptions& options) {
+  VITRINE_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  LoadedModel model;
+  VITRINE_ASSIGN_OR_RETURN(model.config, ReadConfig(*file));
+  VITRINE_ASSIGN_OR_RETURN(model.tokenizer, CreateTokenizer(*file));
+  if (model.tokenizer->vocabulary() > model.config.vocabulary) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file->label(), ": the tokenizer has ", model.tokenizer->vocabulary(),
+                     " tokens, the embedding only ", model.config.vocabulary, " rows"));
+  }
+  model.kv_dtype = ChooseKvDType(options.kv_dtype, backend.numerics());
+  VITRINE_ASSIGN_OR_RETURN(const CacheSize size,
+                           ChooseCacheSize(model.config, model.kv_dtype, options));
+  VITRINE_ASSIGN_OR_RETURN(const ModelTensors tensors,
+                           MapTensors(model.config, *file, kGgufTensorNames));
+  VITRINE_ASSIGN_OR_RETURN(Weights weights, LoadWeights(tensors, model.config.head_dim, backend));
+  model.weight_types = DescribeWeightTypes(*file);
+  model.weight_bytes = weights.bytes();
+  VITRINE_ASSIGN_OR_RETURN(std::unique_ptr<TransformerRunner> runner,
+                           TransformerRunner::Create(backend, model.config, std::move(weights),
+                                                     {.max_rows = options.max_step_rows,
+                                                      .max_samples = options.max_step_sequences,
+                                                      .max_positions = size.context_length,
+                                                      .num_blocks = size.num_blocks,
+                                                      .kv_dtype = model.kv_dtype}));
+  model.kv_bytes = runner->kv_bytes();
+  model.runner = std::move(runner);
+  return model;
+}
+
+}  // namespace vitrine

@@ -1,0 +1,41 @@
+// The real Runner: one forward pass and one draw per step.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "model/runner.h"
+#include "model/transformer.h"
+
+namespace vitrine {
+
+class TransformerRunner final : public Runner {
+ public:
+  // Takes over config and weights. `backend` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<TransformerRunner>> Create(Backend& backend,
+                                                                   ModelConfig config,
+                                                                   Weights weights,
+                                                                   const TransformerLimits& limits);
+
+  const RunnerLimits& limits() const override { return limits_; }
+  void Step(const Batch& batch, std::span<TokenId> next) override;
+
+  // The logits of the last step's sampled rows, [samples, vocabulary], copied to `logits`.
+  void CopyLogits(std::span<float> logits);
+
+  size_t kv_bytes() const { return transformer_->kv_bytes(); }
+
+ private:
+  TransformerRunner(Backend& backend, ModelConfig config, Weights weights)
+      : backend_(backend), config_(std::move(config)), weights_(std::move(weights)) {}
+
+  Backend& backend_;
+  const ModelConfig config_;
+  const Weights weights_;
+  RunnerLimits limits_;
+  std::unique_ptr<Transformer> transformer_;
+  Buffer token_ids_;  // [samples]
+  DeviceSpan<const float> logits_;
+};
+
+}  // namespace vitrine
