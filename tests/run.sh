@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# From a clean clone on Debian 12 to every test passed. Stops at the first step that fails; closes
+# with ctest's summary.
+#
+# usage: tests/run.sh              build with g++ and run every test
+#        tests/run.sh --sanitize   formatter, linter, thread sanitizer over the tests labelled tsan,
+#                                  address and undefined-behaviour sanitizers over all tests
+#
+# Builds in build/, build-tsan/ and build-asan/. VITRINE_TEST_MODEL names the model file on machines
+# without network; elsewhere docker/fetch_model.sh fetches it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+jobs=$(nproc)
+export NINJA_STATUS='[%f/%t %es] '
+
+step() { printf '== %dm%02ds: %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
+
+# configure BUILD_FOLDER [OPTION...]
+configure() {
+  local folder=$1
+  shift
+  cmake -S . -B "$folder" -G Ninja "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+  rm -f "$folder.log"
+}
+
+# run_tests BUILD_FOLDER [CTEST_OPTION...]
+run_tests() {
+  local folder=$1
+  shift
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@"
+}
+
+prepare() {
+  step "packages"
+  docker/install_packages.sh docker/packages-build.txt docker/packages-test.txt
+  step "model"
+  VITRINE_TEST_MODEL=$(docker/fetch_model.sh)
+  export VITRINE_TEST_MODEL
+}
+
+plain() {
+  step "build"
+  configure build
+  cmake --build build -j "$jobs"
+  step "tests"
+  run_tests build
+}
+
+sanitize() {
+  local clang=(-DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=OFF)
+  step "build with thread sanitizer"
+  configure build-tsan "${clang[@]}" -DVITRINE_SANITIZE=thread
+  cmake --build build-tsan -j "$jobs" --target tsan_tests
+  step "tests with thread sanitizer"
+  run_tests build-tsan -L '^tsan$'
+  step "build with address and undefined-behaviour sanitizers"
+  configure build-asan "${clang[@]}" -DVITRINE_SANITIZE=address,undefined
+  cmake --build build-asan -j "$jobs"
+  step "format and lint"
+  tests/lint.sh build-asan
+  step "tests with address and undefined-behaviour sanitizers"
+  run_tests build-asan -LE '^once$'
+}
+
+case "${1:-}" in
+  "") prepare; plain ;;
+  --sanitize) prepare; sanitize ;;
+  *) echo "usage: $0 [--sanitize]" >&2; exit 2 ;;
+esac
