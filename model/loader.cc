@@ -13,7 +13,6 @@
 #include "model/kv_cache.h"
 #include "model/status.h"
 #include "model/tensor_map.h"
-#include "model/transformer_runner.h"
 #include "model/weights.h"
 
 namespace vitrine {
@@ -117,15 +116,14 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
   VITRINE_ASSIGN_OR_RETURN(Weights weights, LoadWeights(tensors, model.config.head_dim, backend));
   model.weight_types = DescribeWeightTypes(*file);
   model.weight_bytes = weights.bytes();
-  VITRINE_ASSIGN_OR_RETURN(std::unique_ptr<TransformerRunner> runner,
+  VITRINE_ASSIGN_OR_RETURN(model.runner,
                            TransformerRunner::Create(backend, model.config, std::move(weights),
                                                      {.max_rows = options.max_step_rows,
                                                       .max_samples = options.max_step_sequences,
                                                       .max_positions = size.context_length,
                                                       .num_blocks = size.num_blocks,
                                                       .kv_dtype = model.kv_dtype}));
-  model.kv_bytes = runner->kv_bytes();
-  model.runner = std::move(runner);
+  model.kv_bytes = model.runner->kv_bytes();
   return model;
 }
 
