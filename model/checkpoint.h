@@ -13,7 +13,8 @@
 
 namespace vitrine {
 
-// A tensor inside a mapped file, row-major; valid as long as its Checkpoint.
+// A tensor inside a mapped file, row-major, at any address: files need not align it. Valid as long
+// as its Checkpoint.
 struct TensorView {
   std::string name;
   DType dtype = DType::kF32;

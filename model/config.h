@@ -10,6 +10,14 @@
 
 namespace vitrine {
 
+// Bounds of what a file may ask for: far above every published model, and low enough that no
+// product of two of them overflows.
+inline constexpr int kMaxLayers = 1024;
+inline constexpr int kMaxWidth = 1 << 20;  // Of the residual stream and the feed-forward block.
+inline constexpr int kMaxHeads = 4096;
+inline constexpr int kMaxHeadDim = 1024;
+inline constexpr int kMaxVocabulary = 1 << 24;
+
 struct ModelConfig {
   std::string architecture;  // Family name as the file gives it: "llama".
   std::string name;          // The model's own name; the file's stem where it has none.

@@ -2,8 +2,8 @@
 //
 // The file is mapped read-only and parsed once. Every count, length, type and offset is checked
 // against the bytes that are left before it is used, and nothing is allocated on a promise: a file
-// that is truncated or hostile gives INVALID_ARGUMENT with the name of the key or tensor and the
-// rule. Const and thread-safe after Open.
+// that is truncated or hostile gives INVALID_ARGUMENT, one that needs what is not supported
+// UNIMPLEMENTED, with the name of the key or tensor and the rule. Const and thread-safe after Open.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/checkpoint.h"
+#include "model/mapped_file.h"
 
 namespace vitrine {
 
@@ -54,20 +56,19 @@ class GgufFile final : public Checkpoint {
   // Parses bytes in memory, which must outlive the result. `label` names them in errors.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Parse(std::string_view bytes,
                                                          std::string label);
-  ~GgufFile() override;
-
   uint32_t version() const { return version_; }
   const std::string& label() const override { return label_; }
 
   const TensorView* Find(std::string_view name) const override;
   std::span<const TensorView> tensors() const override { return tensors_; }
 
-  // All metadata in key order.
-  const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
+  // All metadata in key order. Keys are UTF-8.
+  const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
   bool Has(std::string_view key) const { return metadata_.find(key) != metadata_.end(); }
 
   // Typed look-ups. NOT_FOUND when the key is absent, INVALID_ARGUMENT when it has another type or
-  // does not fit. Any integer type that holds a fitting value is accepted as an integer.
+  // does not fit. Any integer type that holds a fitting value is accepted as an integer; in arrays,
+  // those of 32 and 64 bits. Floats may be infinite or NaN.
   absl::StatusOr<uint64_t> Uint(std::string_view key) const;
   absl::StatusOr<double> Float(std::string_view key) const;
   absl::StatusOr<bool> Bool(std::string_view key) const;
@@ -77,15 +78,17 @@ class GgufFile final : public Checkpoint {
   absl::StatusOr<std::vector<float>> FloatArray(std::string_view key) const;
 
  private:
-  GgufFile() = default;
+  friend class GgufParser;
+
+  explicit GgufFile(std::string label) : label_(std::move(label)) {}
+  absl::StatusOr<GgufArray> Array(std::string_view key) const;
 
   std::string label_;
+  MappedFile mapping_;  // Owned when opened from a path.
   uint32_t version_ = 0;
-  std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::map<std::string_view, GgufValue> metadata_;
   std::vector<TensorView> tensors_;  // In file order.
-  std::map<std::string, size_t, std::less<>> tensor_index_;
-  void* mapping_ = nullptr;  // Owned when opened from a path.
-  size_t mapping_bytes_ = 0;
+  std::map<std::string_view, size_t> tensor_index_;
 };
 
 }  // namespace vitrine
