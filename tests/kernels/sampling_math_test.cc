@@ -1,0 +1,285 @@
+#include "kernels/sampling_math.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "tests/kernels/golden.h"
+
+namespace vitrine {
+namespace {
+
+using testing::GoldenValue;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<uint64_t> WeightsOf(const std::vector<float>& logits, const SampleRow& row) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  const SampleFilter filter = MakeSampleFilter(logits, top, row);
+  std::vector<uint64_t> weights;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    weights.push_back(filter.Weight(logits[id], static_cast<int32_t>(id)));
+  }
+  return weights;
+}
+
+std::vector<float> RandomLogits(int vocabulary, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 3.0f);
+  std::vector<float> logits(static_cast<size_t>(vocabulary));
+  for (float& logit : logits) logit = normal(random);
+  return logits;
+}
+
+// The same filter from its definition: sort, cut, cut, cut.
+std::vector<uint64_t> SortedWeights(const std::vector<float>& logits, const SampleRow& row) {
+  std::vector<int> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto at = [&](int id) { return logits[static_cast<size_t>(id)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return at(a) > at(b); });
+  const float top = at(order[0]);
+  if (row.top_k > 0 && static_cast<size_t>(row.top_k) < order.size()) {
+    const float least = at(order[static_cast<size_t>(row.top_k) - 1]);
+    std::erase_if(order, [&](int id) { return at(id) < least; });
+  }
+  const auto weight = [&](int id) { return SampleWeight(at(id), top, row.temperature); };
+  if (row.top_p < 1.0f) {
+    uint64_t total = 0;
+    for (const int id : order) total += weight(id);
+    const uint64_t target = TopPMass(row.top_p, total);
+    uint64_t sum = 0;
+    size_t kept = 0;
+    while (sum < target) sum += weight(order[kept++]);
+    order.resize(kept);
+  }
+  std::vector<uint64_t> weights(logits.size());
+  for (const int id : order) {
+    if (weight(id) >= MinPWeight(row.min_p)) weights[static_cast<size_t>(id)] = weight(id);
+  }
+  return weights;
+}
+
+TEST(PhiloxTest, MatchesThePublishedVectors) {
+  // Known answers of the authors' Random123 distribution, philox4x32 with 10 rounds.
+  using Block = std::array<uint32_t, 4>;
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32({~0u, ~0u, ~0u, ~0u}, ~uint64_t{0}),
+            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
+            (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(SamplingMathTest, WeightsAreExponentialsOfTheLogits) {
+  // exp: two roundings in the reduction, eight in the polynomial that reach the result through
+  // factors below 1/2 but for the last two, one in the quotient amplified by |x| <= 28; then
+  // flooring to an integer.
+  for (const float temperature : {0.25f, 1.0f, 1.7f}) {
+    for (float logit = 5.0f; logit > -30.0f; logit -= 0.0137f) {
+      const double x = (double{logit} - 5.0) / double{temperature};
+      const double exact = std::exp(x) * static_cast<double>(kTopWeight);
+      const auto weight = static_cast<double>(SampleWeight(logit, 5.0f, temperature));
+      if (x > -27.9) {
+        EXPECT_NEAR(weight, exact, exact * (4 - 2 * x) * 0x1p-24 + 1) << x;
+      }
+      if (x < -28.1) {
+        EXPECT_EQ(weight, 0) << x;
+      }
+    }
+  }
+  EXPECT_EQ(SampleWeight(3.0f, 3.0f, 1e-38f), kTopWeight);
+  EXPECT_EQ(SampleWeight(std::nextafter(3.0f, 0.0f), 3.0f, 1e-38f), 0u);
+  EXPECT_EQ(SampleWeight(-kInfinity, 3.0f, 1e38f), 0u);
+  EXPECT_EQ(SampleWeight(-3e38f, 3e38f, 1.0f), 0u);
+}
+
+TEST(SamplingMathTest, KeysOrderAsLogitsDo) {
+  const std::vector<float> ascending = {-kInfinity, -3e38f, -1.0f, -1e-45f,  0.0f,
+                                        1e-45f,     1.0f,   3e38f, kInfinity};
+  for (size_t i = 1; i < ascending.size(); ++i) {
+    EXPECT_LT(LogitKey(ascending[i - 1]), LogitKey(ascending[i]));
+  }
+  EXPECT_EQ(LogitKey(-0.0f), LogitKey(0.0f));
+  EXPECT_EQ(LogitKey(kInfinity), kInfinityKey);
+  EXPECT_EQ(LogitKey(-kInfinity), kNegativeInfinityKey);
+}
+
+TEST(SamplingMathTest, KeepsTheGoldenSets) {
+  const GoldenValue cases = GoldenValue("sampling.json")["cases"];
+  int compared = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const GoldenValue params = cases[i]["params"];
+    if (params.Has("typical")) continue;
+    SCOPED_TRACE(cases[i]["name"].Text());
+    const auto param = [&](const char* name, double otherwise) {
+      return params.Has(name) ? params[name].Number() : otherwise;
+    };
+    const std::vector<float> logits = cases[i]["logits"].Floats();
+    const std::vector<uint64_t> weights =
+        WeightsOf(logits, {.temperature = static_cast<float>(param("temperature", 1)),
+                           .top_k = static_cast<int32_t>(param("top_k", 0)),
+                           .top_p = static_cast<float>(param("top_p", 1)),
+                           .min_p = static_cast<float>(param("min_p", 0))});
+    const GoldenValue expected = cases[i]["hf_order"];
+    const std::vector<double> kept = expected["kept"].Doubles();
+    const std::vector<double> probabilities = expected["probs"].Doubles();
+    const double total =
+        static_cast<double>(std::accumulate(weights.begin(), weights.end(), uint64_t{0}));
+    const bool is_tied = cases[i]["note"].Text().find("ties at the border") != std::string::npos;
+    size_t count = 0;
+    for (size_t id = 0; id < weights.size(); ++id) {
+      if (weights[id] == 0) continue;
+      ASSERT_LT(count, kept.size());
+      // Among tokens tied at the border any choice is right; it must be as likely.
+      if (!is_tied) {
+        EXPECT_EQ(static_cast<double>(id), kept[count]);
+      }
+      if (!is_tied) {
+        EXPECT_NEAR(static_cast<double>(weights[id]) / total, probabilities[count],
+                    probabilities[count] * 1e-5 + 1e-6);
+      }
+      ++count;
+    }
+    EXPECT_EQ(count, kept.size());
+    ++compared;
+  }
+  EXPECT_EQ(compared, 18);
+}
+
+TEST(SamplingMathTest, TiesAtTheBorderOfTopPKeepTheLowestIds) {
+  const std::vector<float> logits = {1.0f, 2.0f, -3.0f, 0.0f, -1.0f, 1.0f, 0.0f, 1.0f};
+  const std::vector<uint64_t> weights = WeightsOf(logits, {.temperature = 1.0f, .top_p = 0.7f});
+  for (size_t id = 0; id < weights.size(); ++id) {
+    EXPECT_EQ(weights[id] > 0, id == 0 || id == 1 || id == 5) << id;
+  }
+}
+
+TEST(SamplingMathTest, SelectionEqualsSorting) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    const int vocabulary = 1 + static_cast<int>(random() % 400);
+    std::vector<float> logits = RandomLogits(vocabulary, random());
+    if (round % 3 == 0) {  // Many ties.
+      for (float& logit : logits) logit = std::round(logit);
+    }
+    if (round % 5 == 0) logits[random() % logits.size()] = -kInfinity;
+    if (*std::max_element(logits.begin(), logits.end()) == -kInfinity) continue;
+    const auto unit = [&] { return static_cast<float>(random() >> 8) * 0x1p-24f; };
+    const SampleRow row = {.temperature = 0.1f + 2 * unit(),
+                           .top_k = static_cast<int32_t>(random() % 500),
+                           .top_p = std::max(0x1p-20f, round % 2 == 0 ? unit() : 1.0f),
+                           .min_p = round % 4 < 2 ? 0.3f * unit() : 0.0f};
+    EXPECT_EQ(WeightsOf(logits, row), SortedWeights(logits, row)) << "round " << round;
+  }
+}
+
+TEST(SamplingMathTest, ArgMaxIsTheLowestIdOfTheLargestLogit) {
+  EXPECT_EQ(ArgMax(std::vector<float>{1.0f, 3.0f, 3.0f, -kInfinity}), 1);
+  EXPECT_EQ(ArgMax(std::vector<float>{-kInfinity, -3e38f}), 1);
+  EXPECT_EQ(ArgMax(std::vector<float>{-0.0f, 0.0f}), 0);
+}
+
+TEST(SamplingMathTest, UnusableRowsGiveNoToken) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    const SampleRow row = {.temperature = temperature};
+    EXPECT_EQ(SampleToken(std::vector<float>{1.0f, std::nanf(""), 2.0f}, row), kNoToken);
+    EXPECT_EQ(SampleToken(std::vector<float>{1.0f, -std::nanf("")}, row), kNoToken);
+    EXPECT_EQ(SampleToken(std::vector<float>{1.0f, kInfinity}, row), kNoToken);
+    EXPECT_EQ(SampleToken(std::vector<float>{-kInfinity, -kInfinity}, row), kNoToken);
+    EXPECT_EQ(SampleToken(std::vector<float>{-kInfinity, -1e38f}, row), 1);
+  }
+}
+
+TEST(SamplingMathTest, TinyTemperatureIsGreedy) {
+  const std::vector<float> logits = RandomLogits(1000, 3);
+  const int32_t best = ArgMax(logits);
+  for (int64_t position = 0; position < 50; ++position) {
+    EXPECT_EQ(SampleToken(logits, {.temperature = 1e-30f, .position = position}), best);
+  }
+}
+
+// Pearson's statistic of draws against the exact distribution, with rare tokens pooled.
+double ChiSquare(const std::vector<int>& counts, const std::vector<double>& probabilities,
+                 int draws, int& degrees) {
+  double statistic = 0;
+  double rare_expected = 0;
+  double rare_count = 0;
+  degrees = -1;
+  for (size_t id = 0; id < counts.size(); ++id) {
+    const double expected = probabilities[id] * draws;
+    if (expected < 5) {
+      rare_expected += expected;
+      rare_count += counts[id];
+      continue;
+    }
+    statistic += (counts[id] - expected) * (counts[id] - expected) / expected;
+    ++degrees;
+  }
+  if (rare_expected >= 5) {
+    statistic += (rare_count - rare_expected) * (rare_count - rare_expected) / rare_expected;
+    ++degrees;
+  }
+  return statistic;
+}
+
+TEST(SamplingMathTest, DrawsFollowTheDistribution) {
+  const std::vector<float> logits = RandomLogits(60, 5);
+  constexpr int kDraws = 40000;
+  for (const SampleRow& params :
+       {SampleRow{.temperature = 1.0f}, SampleRow{.temperature = 2.5f, .top_k = 20},
+        SampleRow{.temperature = 1.5f, .top_p = 0.8f},
+        SampleRow{.temperature = 1.2f, .top_k = 30, .top_p = 0.95f, .min_p = 0.02f}}) {
+    // Expected probabilities come from f64 exponentials over the kept set.
+    const std::vector<uint64_t> weights = SortedWeights(logits, params);
+    std::vector<double> probabilities(logits.size());
+    double total = 0;
+    for (size_t id = 0; id < logits.size(); ++id) {
+      if (weights[id] > 0) probabilities[id] = std::exp(double{logits[id]} / params.temperature);
+      total += probabilities[id];
+    }
+    for (double& probability : probabilities) probability /= total;
+    std::vector<int> counts(logits.size());
+    for (int i = 0; i < kDraws; ++i) {
+      // Seeds, positions and choices must all be good sources of fresh draws.
+      SampleRow row = params;
+      row.seed = 1234 + static_cast<uint64_t>(i % 7);
+      row.position = i / 7;
+      row.choice = static_cast<uint32_t>(i % 3);
+      const int32_t id = SampleToken(logits, row);
+      ASSERT_GT(weights[static_cast<size_t>(id)], 0u);
+      ++counts[static_cast<size_t>(id)];
+    }
+    int degrees = 0;
+    const double statistic = ChiSquare(counts, probabilities, kDraws, degrees);
+    // Five standard deviations of the chi-square distribution.
+    EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees));
+    EXPECT_GT(degrees, 2);
+  }
+}
+
+TEST(SamplingMathTest, DrawsDependOnSeedPositionAndChoice) {
+  const std::vector<float> logits(50000, 0.0f);
+  const SampleRow row = {.temperature = 1.0f, .seed = 1, .choice = 2, .position = 3};
+  const int32_t token = SampleToken(logits, row);
+  EXPECT_EQ(SampleToken(logits, row), token);
+  SampleRow other = row;
+  other.seed = 2;
+  EXPECT_NE(SampleToken(logits, other), token);
+  other = row;
+  other.choice = 3;
+  EXPECT_NE(SampleToken(logits, other), token);
+  other = row;
+  other.position = 4;
+  EXPECT_NE(SampleToken(logits, other), token);
+  other.position = 3 + (int64_t{1} << 32);
+  EXPECT_NE(SampleToken(logits, other), token);
+}
+
+}  // namespace
+}  // namespace vitrine
