@@ -48,6 +48,8 @@ PLANTED = {
     "an include of nothing": ("model/a.cc", '#include "model/gone.h"\n', "include-edge"),
     "a .cuh from outside": ("kernels/backend.h", '#include "kernels/cuda/reduce.cuh"\n',
                             "private-header"),
+    "the emulator from a test's subject": ("model/a.cc", '#include "cuda_emulator/launch.h"\n',
+                                           "private-header"),
     "gRPC in the engine": ("server/engine.h", "#include <grpcpp/grpcpp.h>\n", "wire"),
     "stubs in the scheduler": ("server/scheduler.h", '#include "vitrine/v1/a.grpc.pb.h"\n', "wire"),
     "messages in the engine": ("server/engine.h", '#include "vitrine/v1/a.pb.h"\n', "wire"),

@@ -137,12 +137,15 @@ def check_include_edges(tree: Tree) -> Iterator[Breach]:
 
 
 def check_private_headers(tree: Tree) -> Iterator[Breach]:
-    """kernels/cuda/*.cuh and kernels/cpu/*_simd.h stay in their folder; tests may look inside."""
-    private = re.compile(r"^(kernels/\w+)/\w+(\.cuh|_simd\.h)$")
+    """An implementation's headers stay in its folder, but for the factory; tests may look inside.
+    The emulator stands behind kernels/cuda/ alone."""
+    private = re.compile(r"^(kernels/\w+)/")
     for path in tree.with_suffix(CPP_SUFFIXES):
         for line, _, target in includes(tree, path):
             match = private.match(target)
-            if match and not path.startswith((match[1] + "/", "tests/")):
+            if target.startswith("cuda_emulator/") and not path.startswith(("kernels/cuda/", "tests/")):
+                yield Breach(path, line, "private-header", f"{target} is for kernels/cuda/")
+            elif match and not path.startswith((match[1] + "/", "tests/", "kernels/backend_factory.")):
                 yield Breach(path, line, "private-header", f"{target} is private to {match[1]}/")
 
 
@@ -278,13 +281,18 @@ def check_banned_text(tree: Tree) -> Iterator[Breach]:
 
 def check_everything_is_built(tree: Tree) -> Iterator[Breach]:
     """A source or test script that no CMakeLists.txt names is never compiled, run or checked."""
-    lists = "\n".join(tree.text(p) for p in tree.paths if p.endswith("CMakeLists.txt"))
+    lists = {str(pathlib.PurePosixPath(p).parent): tree.text(p)
+             for p in tree.paths if pathlib.PurePosixPath(p).name == "CMakeLists.txt"}
     for path in tree.with_suffix({".cc", ".cu", ".py", ".sh"}):
-        name = pathlib.PurePosixPath(path).name
-        is_test_script = path.startswith("tests/") and re.search(r"test\.(py|sh)$", name)
-        if (path.endswith((".cc", ".cu")) or is_test_script) and not re.search(
-                rf"(?<![\w-]){re.escape(name)}(?!\w)", lists):
-            yield Breach(path, 1, "not-built", "no CMakeLists.txt names it")
+        file = pathlib.PurePosixPath(path)
+        is_test_script = path.startswith("tests/") and re.search(r"test\.(py|sh)$", file.name)
+        if not (path.endswith((".cc", ".cu")) or is_test_script):
+            continue
+        # A list may hold stems, and append what they have in common.
+        names = "|".join(map(re.escape, {file.name, file.stem, file.stem.removesuffix("_test")}))
+        above = "\n".join(lists.get(str(folder), "") for folder in file.parents)
+        if not re.search(rf"(?<![\w-])({names})(?![\w.-])", above):
+            yield Breach(path, 1, "not-built", "no CMakeLists.txt in or above its folder names it")
 
 
 def check_data_size(tree: Tree) -> Iterator[Breach]:
