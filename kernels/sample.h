@@ -10,7 +10,7 @@ namespace vitrine {
 // How one row draws its token. Validated by the caller: temperature >= 0 and finite, top_k >= 0,
 // 0 < top_p <= 1, 0 <= min_p < 1.
 struct SampleRow {
-  float temperature = 0.0f;  // 0: the largest logit, the lowest id on a tie
+  float temperature = 0.0f;  // 0 (below 2^-60): the largest logit, the lowest id on a tie
   int32_t top_k = 0;         // 0: off; tokens tied with the k-th stay
   float top_p = 1.0f;        // of what top_k left, smallest set with at least this mass; 1: off
   float min_p = 0.0f;        // of what top_p left, relative to the most likely token; 0: off

@@ -101,7 +101,7 @@ int32_t ArgMax(std::span<const float> logits) {
 int32_t SampleToken(std::span<const float> logits, const SampleRow& row) {
   VITRINE_CHECK_LE(logits.size(), size_t{kMaxSampleVocabulary});
   const int32_t best = ArgMax(logits);
-  if (best == kNoToken || row.temperature == 0.0f) return best;
+  if (best == kNoToken || row.temperature < kLeastTemperature) return best;
   const SampleFilter filter = MakeSampleFilter(logits, logits[static_cast<size_t>(best)], row);
   uint64_t total = 0;
   for (size_t id = 0; id < logits.size(); ++id) {

@@ -23,6 +23,10 @@ namespace vitrine {
 
 inline constexpr uint64_t kTopWeight = uint64_t{1} << 40;
 
+// Lower temperatures are greedy. From here on a subnormal difference of logits weighs nothing, so
+// that threads that flush subnormals draw the same token as those that do not.
+inline constexpr float kLeastTemperature = 0x1p-60f;
+
 // Sums of weights stay below 2^63 up to this many tokens.
 inline constexpr int kMaxSampleVocabulary = 1 << 22;
 
@@ -37,7 +41,8 @@ VITRINE_HOST_DEVICE inline float RoundedMultiplyAdd(float a, float b, float c) {
 
 // Larger logit, larger key; the two zeros share one. Not for NaN.
 VITRINE_HOST_DEVICE inline uint32_t LogitKey(float logit) {
-  const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);
+  uint32_t bits = std::bit_cast<uint32_t>(logit);
+  if (bits == 0x80000000u) bits = 0;
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
@@ -48,8 +53,9 @@ VITRINE_HOST_DEVICE inline bool IsNan(float x) {
   return (std::bit_cast<uint32_t>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
-// Weight of `logit` in a row whose largest logit is `top` (finite, >= logit), for temperature > 0.
-// exp by reduction to [-ln 2 / 2, ln 2 / 2] and its Taylor polynomial of degree 7 (error 6e-9).
+// Weight of `logit` in a row whose largest logit is `top` (finite, >= logit), for temperatures of
+// at least kLeastTemperature. exp by reduction to [-ln 2 / 2, ln 2 / 2] and its Taylor polynomial
+// of degree 7 (error 6e-9).
 VITRINE_HOST_DEVICE inline uint64_t SampleWeight(float logit, float top, float temperature) {
   const float x = (logit - top) / temperature;
   if (!(x > -28.0f)) return 0;  // Below 2^-40.
@@ -119,7 +125,7 @@ struct SampleFilter {
   }
 };
 
-// The filter of a row with temperature above 0 whose largest logit is `top`, as ArgMax found it.
+// The filter of a row that is not greedy and whose largest logit is `top`, as ArgMax found it.
 SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row);
 
 // The lowest id of the largest logit; kNoToken for a row with NaN, +inf or nothing above -inf.

@@ -93,8 +93,9 @@ TEST(SamplingMathTest, WeightsAreExponentialsOfTheLogits) {
       }
     }
   }
-  EXPECT_EQ(SampleWeight(3.0f, 3.0f, 1e-38f), kTopWeight);
-  EXPECT_EQ(SampleWeight(std::nextafter(3.0f, 0.0f), 3.0f, 1e-38f), 0u);
+  EXPECT_EQ(SampleWeight(3.0f, 3.0f, kLeastTemperature), kTopWeight);
+  EXPECT_EQ(SampleWeight(std::nextafter(3.0f, 0.0f), 3.0f, kLeastTemperature), 0u);
+  EXPECT_EQ(SampleWeight(0.0f, 0x1p-149f, kLeastTemperature), kTopWeight);
   EXPECT_EQ(SampleWeight(-kInfinity, 3.0f, 1e38f), 0u);
   EXPECT_EQ(SampleWeight(-3e38f, 3e38f, 1.0f), 0u);
 }
@@ -199,8 +200,10 @@ TEST(SamplingMathTest, UnusableRowsGiveNoToken) {
 TEST(SamplingMathTest, TinyTemperatureIsGreedy) {
   const std::vector<float> logits = RandomLogits(1000, 3);
   const int32_t best = ArgMax(logits);
-  for (int64_t position = 0; position < 50; ++position) {
-    EXPECT_EQ(SampleToken(logits, {.temperature = 1e-30f, .position = position}), best);
+  for (const float temperature : {1e-45f, 1e-38f, kLeastTemperature, 1e-6f}) {
+    for (int64_t position = 0; position < 20; ++position) {
+      EXPECT_EQ(SampleToken(logits, {.temperature = temperature, .position = position}), best);
+    }
   }
 }
 
