@@ -1,0 +1,20 @@
+// The subcommands. Each reads its own flags, talks to the server and returns an ExitCode.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cancellation.h"
+
+namespace vitrine::client {
+
+// `arguments`: what follows the command's name. `cancellation` fires on Ctrl-C.
+using CommandFunction = int(const std::vector<std::string>& arguments, Cancellation* cancellation);
+
+CommandFunction RunGenerate;
+CommandFunction RunTokenize;
+CommandFunction RunDescribe;
+CommandFunction RunLoad;
+CommandFunction RunHealth;
+
+}  // namespace vitrine::client
