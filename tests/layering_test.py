@@ -154,8 +154,8 @@ def check_wire(tree: Tree) -> Iterator[Breach]:
         if path.startswith("tests/"):
             continue
         for line, _, target in includes(tree, path):
-            grpc = target.startswith(("grpcpp/", "grpc/")) or target.endswith(".grpc.pb.h")
-            message = not grpc and target.endswith(".pb.h")
+            message = re.search(r"(?<!\.grpc)\.pb\.h$", target)
+            grpc = not message and target.startswith(("grpcpp/", "grpc/", "vitrine/"))
             if grpc and not SPEAKS_GRPC.match(path):
                 yield Breach(path, line, "wire", f"{target}: gRPC stays in the service files")
             elif message and not (SPEAKS_GRPC.match(path) or SEES_MESSAGES.match(path)):
