@@ -22,10 +22,17 @@ struct RopeKvTarget {
   KvStorage* kv = nullptr;
   int layer = 0;
   DeviceSpan<float> q;  // [rows, num_heads, head_dim]
+
+  // RMS norm of q and k before the rotation, or empty: [head_dim] normalises every head by itself
+  // (Qwen 3), [heads * head_dim] all heads of a row together (OLMo 2; RopeWriteKv only).
+  DeviceSpan<const float> q_norm = {};
+  DeviceSpan<const float> k_norm = {};
+  float norm_epsilon = 0.0f;
 };
 
-// Rotates q and k of every row by its position (pair (a, b) -> (a cos - b sin, b cos + a sin)),
-// writes k and v to the row's cache slot and q to target.q. All products and sums in f32.
+// Normalises q and k where asked, rotates them by their position (pair (a, b) -> (a cos - b sin, b
+// cos + a sin)), writes k and v to the row's cache slot and q to target.q. All products and sums in
+// f32.
 struct RopeWriteKvArgs {
   DeviceSpan<const float> qkv;  // [rows, num_heads + 2 num_kv_heads, head_dim]
   RopeKvTarget target;
