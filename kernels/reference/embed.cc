@@ -11,6 +11,12 @@ void Embed(const EmbedArgs& args) {
     const float* row = table.Row(id);
     for (int64_t c = 0; c < table.columns(); ++c) *output++ = args.scale * row[c];
   }
+  if (args.position_table.empty()) return;
+  ForEachRow(*args.batch, [&](int, int row, int position) {
+    const float* learned = args.position_table.data() + position * table.columns();
+    float* values = args.output.data() + row * table.columns();
+    for (int64_t c = 0; c < table.columns(); ++c) values[c] += learned[c];
+  });
 }
 
 }  // namespace vitrine::reference

@@ -1,5 +1,9 @@
 #include "kernels/reference/rope_write_kv.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "kernels/reference/dot.h"
 
 namespace vitrine::reference {
@@ -23,10 +27,28 @@ void RotateHead(const RopeKvTarget& target, int position, const float* input, fl
   for (int d = target.rotary_dim; d < head_dim; ++d) output[d] = input[d];
 }
 
-void WriteRow(const RopeKvTarget& target, int sequence, int row, int position, const float* qkv) {
+// Normalises `heads` heads, each by itself or all together, as the weight's length says.
+void NormalizeHeads(DeviceSpan<const float> weight, float epsilon, int heads, int head_dim,
+                    float* values) {
+  if (weight.empty()) return;
+  const int length = static_cast<int>(weight.size());
+  for (int begin = 0; begin < heads * head_dim; begin += length) {
+    double squares = 0;
+    for (int i = 0; i < length; ++i) squares += double{values[begin + i]} * values[begin + i];
+    const double scale = 1 / std::sqrt(squares / length + epsilon);
+    for (int i = 0; i < length; ++i) {
+      values[begin + i] = static_cast<float>(values[begin + i] * scale * weight.data()[i]);
+    }
+  }
+}
+
+void WriteRow(const RopeKvTarget& target, int sequence, int row, int position, float* qkv) {
   const KvCache& kv = AsKvCache(target.kv);
   const int head_dim = kv.spec().head_dim;
   const int kv_heads = kv.spec().num_kv_heads;
+  NormalizeHeads(target.q_norm, target.norm_epsilon, target.num_heads, head_dim, qkv);
+  NormalizeHeads(target.k_norm, target.norm_epsilon, kv_heads, head_dim,
+                 qkv + target.num_heads * head_dim);
   float* q = target.q.data() + int64_t{row} * target.num_heads * head_dim;
   for (int h = 0; h < target.num_heads; ++h) {
     RotateHead(target, position, qkv + h * head_dim, q + h * head_dim);
@@ -50,8 +72,10 @@ void WriteRow(const RopeKvTarget& target, int sequence, int row, int position, c
 void RopeWriteKv(const RopeWriteKvArgs& args) {
   const KvStorageSpec& spec = args.target.kv->spec();
   const int64_t columns = int64_t{args.target.num_heads + 2 * spec.num_kv_heads} * spec.head_dim;
+  std::vector<float> qkv(static_cast<size_t>(columns));
   ForEachRow(*args.target.batch, [&](int sequence, int row, int position) {
-    WriteRow(args.target, sequence, row, position, args.qkv.data() + row * columns);
+    std::copy_n(args.qkv.data() + row * columns, columns, qkv.data());
+    WriteRow(args.target, sequence, row, position, qkv.data());
   });
 }
 
