@@ -281,8 +281,11 @@ def check_banned_text(tree: Tree) -> Iterator[Breach]:
 
 def check_everything_is_built(tree: Tree) -> Iterator[Breach]:
     """A source or test script that no CMakeLists.txt names is never compiled, run or checked."""
-    lists = {str(pathlib.PurePosixPath(p).parent): tree.text(p)
-             for p in tree.paths if pathlib.PurePosixPath(p).name == "CMakeLists.txt"}
+    lists = {}
+    for path in tree.paths:
+        file = pathlib.PurePosixPath(path)
+        if file.name == "CMakeLists.txt" or file.suffix == ".cmake":
+            lists[file.parent] = lists.get(file.parent, "") + tree.text(path)
     for path in tree.with_suffix({".cc", ".cu", ".py", ".sh"}):
         file = pathlib.PurePosixPath(path)
         is_test_script = path.startswith("tests/") and re.search(r"test\.(py|sh)$", file.name)
@@ -290,7 +293,7 @@ def check_everything_is_built(tree: Tree) -> Iterator[Breach]:
             continue
         # A list may hold stems, and append what they have in common.
         names = "|".join(map(re.escape, {file.name, file.stem, file.stem.removesuffix("_test")}))
-        above = "\n".join(lists.get(str(folder), "") for folder in file.parents)
+        above = "\n".join(lists.get(folder, "") for folder in file.parents)
         if not re.search(rf"(?<![\w-])({names})(?![\w.-])", above):
             yield Breach(path, 1, "not-built", "no CMakeLists.txt in or above its folder names it")
 
