@@ -217,6 +217,13 @@ std::shared_ptr<grpc::ChannelCredentials> Credentials(const ConnectionOptions& o
   return grpc::SslCredentials(ssl);
 }
 
+// A proxy for the outer world, as the environment may name one, cannot reach this machine's own
+// ports.
+bool IsLoopback(std::string_view server) {
+  return server.starts_with("127.") || server.starts_with("localhost:") ||
+         server.starts_with("[::1]:");
+}
+
 // A channel's state does not say why it failed; a call on it does.
 std::string WhyConnectingFailed(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
@@ -232,6 +239,7 @@ absl::StatusOr<std::unique_ptr<GenerateClient>> ConnectToServer(const Connection
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetUserAgentPrefix("vitrine-client");
+  if (IsLoopback(options.server)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   const std::shared_ptr<grpc::Channel> channel =
       grpc::CreateCustomChannel(options.server, Credentials(options), arguments);
   const Clock::time_point deadline =
