@@ -18,6 +18,35 @@ inline constexpr int kMaxHeads = 4096;
 inline constexpr int kMaxHeadDim = 1024;
 inline constexpr int kMaxVocabulary = 1 << 24;
 
+enum class NormKind { kRms, kLayer };
+
+// Where a block (attention, feed-forward) is normalised.
+enum class NormPlacement {
+  kInput,           // x + block(norm(x)): llama, GPT-2
+  kOutput,          // x + norm(block(x)): OLMo 2
+  kInputAndOutput,  // x + norm(block(norm(x))): Gemma 2
+};
+
+enum class QkNorm {
+  kNone,
+  kPerHead,   // Every head by itself: Qwen 3, Gemma 3
+  kAllHeads,  // All heads of a row together: OLMo 2
+};
+
+// Where the order of tokens comes from. Rotation is on where rotary_dim > 0.
+enum class PositionBias {
+  kNone,
+  kLearned,  // A table that is added to the embeddings: GPT-2
+  kAlibi,    // Slopes on the scores (Press et al., 2021)
+};
+
+// What differs between the layers of one model.
+struct LayerConfig {
+  int window = 0;           // Keys a row sees, its own included; 0: all before it.
+  bool rotates = true;      // False: no rotation in this layer (SmolLM3).
+  bool local_rope = false;  // Rotates by local_rope_frequencies (Gemma 3's windowed layers).
+};
+
 struct ModelConfig {
   std::string architecture;  // Family name as the file gives it: "llama".
   std::string name;          // The model's own name; the file's stem where it has none.
@@ -37,7 +66,25 @@ struct ModelConfig {
   RopePairing rope_pairing = RopePairing::kInterleaved;
   // Angle per position of each pair, [rotary_dim / 2]: base and scaling rules are applied here.
   std::vector<double> rope_frequencies;
-  float rope_attention_factor = 1.0f;  // Multiplies cosines and sines (YaRN).
+  float rope_attention_factor = 1.0f;          // Multiplies cosines and sines (YaRN).
+  std::vector<double> local_rope_frequencies;  // [rotary_dim / 2], or empty
+
+  NormKind norm_kind = NormKind::kRms;
+  NormPlacement norm_placement = NormPlacement::kInput;
+  // x + attention(norm(x)) + mlp(norm'(x)): GPT-NeoX. Where a layer has no mlp_norm, norm' is norm.
+  bool is_parallel = false;
+  QkNorm qk_norm = QkNorm::kNone;
+  PositionBias position_bias = PositionBias::kNone;
+  float embedding_scale = 1.0f;
+  float residual_scale = 1.0f;  // Of what a block adds (Granite).
+  float logit_scale = 1.0f;
+  float attention_softcap = 0.0f;   // 0: none
+  float logit_softcap = 0.0f;       // 0: none
+  std::vector<LayerConfig> layers;  // [num_layers]; empty: all as LayerConfig's defaults
+
+  LayerConfig layer(int index) const {
+    return layers.empty() ? LayerConfig{} : layers[static_cast<size_t>(index)];
+  }
 };
 
 }  // namespace vitrine

@@ -113,7 +113,7 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
                            ChooseCacheSize(model.config, model.kv_dtype, options));
   VITRINE_ASSIGN_OR_RETURN(const ModelTensors tensors,
                            MapTensors(model.config, *file, kGgufTensorNames));
-  VITRINE_ASSIGN_OR_RETURN(Weights weights, LoadWeights(tensors, model.config.head_dim, backend));
+  VITRINE_ASSIGN_OR_RETURN(Weights weights, LoadWeights(model.config, tensors, backend));
   model.weight_types = DescribeWeightTypes(*file);
   model.weight_bytes = weights.bytes();
   VITRINE_ASSIGN_OR_RETURN(model.runner,

@@ -36,6 +36,7 @@ struct TensorNames {
 // GGUF uses one set of names for all families (ggml/docs/gguf.md, "Standardized tensor names").
 extern const TensorNames kGgufTensorNames;
 
+// A view without data: the model has no such tensor.
 struct LayerTensors {
   TensorView attention_norm;  // [d_model]
   TensorView q;               // [num_heads * head_dim, d_model]
@@ -46,12 +47,29 @@ struct LayerTensors {
   TensorView gate;            // [d_ff, d_model]
   TensorView up;              // [d_ff, d_model]
   TensorView down;            // [d_model, d_ff]
+
+  TensorView attention_norm_bias;  // [d_model]
+  TensorView q_bias;               // [num_heads * head_dim]; q, k and v have one, or none has
+  TensorView k_bias;               // [num_kv_heads * head_dim]
+  TensorView v_bias;               // [num_kv_heads * head_dim]
+  TensorView q_norm;               // [head_dim], or [num_heads * head_dim] with kAllHeads
+  TensorView k_norm;               // [head_dim], or [num_kv_heads * head_dim]
+  TensorView attention_out_bias;   // [d_model]
+  TensorView attention_post_norm;  // [d_model], norm of what attention returns
+  TensorView mlp_norm_bias;        // [d_model]
+  TensorView gate_bias;            // [d_ff]
+  TensorView up_bias;              // [d_ff]; without `gate` the feed-forward block is not gated
+  TensorView down_bias;            // [d_model]
+  TensorView mlp_post_norm;        // [d_model], norm of what the feed-forward block returns
 };
 
 struct ModelTensors {
   TensorView embedding;                   // [vocabulary, d_model]
   std::vector<LayerTensors> layers;       // [num_layers]
   TensorView final_norm;                  // [d_model]
+  TensorView final_norm_bias;             // [d_model], or without data
+  TensorView position_table;              // [positions, d_model], or without data
+  TensorView output_bias;                 // [vocabulary], or without data
   std::optional<TensorView> output_head;  // [vocabulary, d_model]; none: the embedding serves.
 };
 

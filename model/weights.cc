@@ -16,12 +16,21 @@ MatrixPart PartOf(const TensorView& tensor) {
           .columns = tensor.columns()};
 }
 
-absl::StatusOr<Buffer> LoadVector(const TensorView& tensor, Backend& backend) {
-  std::vector<float> values(static_cast<size_t>(tensor.columns()));
-  DequantizeRow(tensor.dtype, tensor.data, tensor.columns(), values.data());
-  VITRINE_ASSIGN_OR_RETURN(Buffer buffer, backend.Allocate(values.size() * sizeof(float)));
-  backend.CopyToDevice(std::span<const float>(values), buffer.As<float>());
-  return buffer;
+// The elements of all tensors that are there, one after the other, in f32.
+absl::Status LoadVector(std::initializer_list<const TensorView*> tensors, Backend& backend,
+                        Buffer& target) {
+  std::vector<float> values;
+  for (const TensorView* tensor : tensors) {
+    if (tensor->data == nullptr) continue;
+    const int64_t count = tensor->rows() * tensor->columns();
+    const size_t begin = values.size();
+    values.resize(begin + static_cast<size_t>(count));
+    DequantizeRow(tensor->dtype, tensor->data, count, values.data() + begin);
+  }
+  if (values.empty()) return absl::OkStatus();
+  VITRINE_ASSIGN_OR_RETURN(target, backend.Allocate(values.size() * sizeof(float)));
+  backend.CopyToDevice(std::span<const float>(values), target.As<float>());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> LoadMatrix(const TensorView& tensor,
@@ -29,49 +38,89 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> LoadMatrix(const TensorView& tenso
   return backend.PackMatrix({.parts = {PartOf(tensor)}});
 }
 
-absl::StatusOr<LayerWeights> LoadLayer(const LayerTensors& tensors, int head_dim,
-                                       Backend& backend) {
-  LayerWeights layer;
-  VITRINE_ASSIGN_OR_RETURN(layer.attention_norm, LoadVector(tensors.attention_norm, backend));
+// A norm over all heads of a row needs q and k as a whole, before they go to the cache by heads.
+RowLayout QkvLayout(const ModelConfig& config) {
+  return config.qk_norm == QkNorm::kAllHeads ? RowLayout::kStacked : RowLayout::kHeads;
+}
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> LoadGateUp(const LayerTensors& tensors,
+                                                         Backend& backend) {
+  if (tensors.gate.data == nullptr) return LoadMatrix(tensors.up, backend);
+  return backend.PackMatrix(
+      {.parts = {PartOf(tensors.gate), PartOf(tensors.up)}, .layout = RowLayout::kGateUp});
+}
+
+absl::Status LoadAttention(const ModelConfig& config, const LayerTensors& tensors, Backend& backend,
+                           LayerWeights& layer) {
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.attention_norm}, backend, layer.attention_norm));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.attention_norm_bias}, backend, layer.attention_norm_bias));
   VITRINE_ASSIGN_OR_RETURN(
       layer.qkv,
       backend.PackMatrix({.parts = {PartOf(tensors.q), PartOf(tensors.k), PartOf(tensors.v)},
-                          .layout = RowLayout::kHeads,
-                          .head_dim = head_dim}));
+                          .layout = QkvLayout(config),
+                          .head_dim = config.head_dim}));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.q_bias, &tensors.k_bias, &tensors.v_bias}, backend, layer.qkv_bias));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.q_norm}, backend, layer.q_norm));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.k_norm}, backend, layer.k_norm));
   VITRINE_ASSIGN_OR_RETURN(layer.attention_out, LoadMatrix(tensors.attention_out, backend));
-  VITRINE_ASSIGN_OR_RETURN(layer.mlp_norm, LoadVector(tensors.mlp_norm, backend));
-  VITRINE_ASSIGN_OR_RETURN(layer.gate_up,
-                           backend.PackMatrix({.parts = {PartOf(tensors.gate), PartOf(tensors.up)},
-                                               .layout = RowLayout::kGateUp}));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.attention_out_bias}, backend, layer.attention_out_bias));
+  return LoadVector({&tensors.attention_post_norm}, backend, layer.attention_post_norm);
+}
+
+absl::Status LoadMlp(const LayerTensors& tensors, Backend& backend, LayerWeights& layer) {
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.mlp_norm}, backend, layer.mlp_norm));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.mlp_norm_bias}, backend, layer.mlp_norm_bias));
+  VITRINE_ASSIGN_OR_RETURN(layer.gate_up, LoadGateUp(tensors, backend));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.gate_bias, &tensors.up_bias}, backend, layer.gate_up_bias));
   VITRINE_ASSIGN_OR_RETURN(layer.down, LoadMatrix(tensors.down, backend));
-  return layer;
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.down_bias}, backend, layer.down_bias));
+  return LoadVector({&tensors.mlp_post_norm}, backend, layer.mlp_post_norm);
+}
+
+size_t LayerBytes(const LayerWeights& layer) {
+  size_t sum = 0;
+  for (const auto* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+    sum += (*matrix)->bytes();
+  }
+  for (const Buffer* buffer :
+       {&layer.attention_norm, &layer.attention_norm_bias, &layer.qkv_bias, &layer.q_norm,
+        &layer.k_norm, &layer.attention_out_bias, &layer.attention_post_norm, &layer.mlp_norm,
+        &layer.mlp_norm_bias, &layer.gate_up_bias, &layer.down_bias, &layer.mlp_post_norm}) {
+    sum += buffer->bytes();
+  }
+  return sum;
 }
 
 }  // namespace
 
 size_t Weights::bytes() const {
-  size_t sum = embedding->bytes() + final_norm.bytes();
+  size_t sum = embedding->bytes() + position_table.bytes() + final_norm.bytes() +
+               final_norm_bias.bytes() + output_bias.bytes();
   if (output_head) sum += output_head->bytes();
-  for (const LayerWeights& layer : layers) {
-    sum += layer.attention_norm.bytes() + layer.mlp_norm.bytes();
-    for (const auto* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
-      sum += (*matrix)->bytes();
-    }
-  }
+  for (const LayerWeights& layer : layers) sum += LayerBytes(layer);
   return sum;
 }
 
-absl::StatusOr<Weights> LoadWeights(const ModelTensors& tensors, int head_dim, Backend& backend) {
+absl::StatusOr<Weights> LoadWeights(const ModelConfig& config, const ModelTensors& tensors,
+                                    Backend& backend) {
   Weights weights;
   for (const LayerTensors& layer_tensors : tensors.layers) {
-    VITRINE_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(layer_tensors, head_dim, backend));
-    weights.layers.push_back(std::move(layer));
+    LayerWeights& layer = weights.layers.emplace_back();
+    VITRINE_RETURN_IF_ERROR(LoadAttention(config, layer_tensors, backend, layer));
+    VITRINE_RETURN_IF_ERROR(LoadMlp(layer_tensors, backend, layer));
   }
-  VITRINE_ASSIGN_OR_RETURN(weights.final_norm, LoadVector(tensors.final_norm, backend));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.final_norm}, backend, weights.final_norm));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.final_norm_bias}, backend, weights.final_norm_bias));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.position_table}, backend, weights.position_table));
   VITRINE_ASSIGN_OR_RETURN(weights.embedding, LoadMatrix(tensors.embedding, backend));
   if (tensors.output_head) {
     VITRINE_ASSIGN_OR_RETURN(weights.output_head, LoadMatrix(*tensors.output_head, backend));
   }
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.output_bias}, backend, weights.output_bias));
   return weights;
 }
 

@@ -10,20 +10,34 @@
 
 namespace vitrine {
 
+// Empty buffers and null matrices: the model has no such weight.
 struct LayerWeights {
-  Buffer attention_norm;                        // [d_model]
-  std::unique_ptr<PackedMatrix> qkv;            // [(heads + 2 kv_heads) * head_dim, d_model]
+  Buffer attention_norm;              // [d_model]
+  Buffer attention_norm_bias;         // [d_model]
+  std::unique_ptr<PackedMatrix> qkv;  // [(heads + 2 kv_heads) * head_dim, d_model]
+  Buffer qkv_bias;                    // [(heads + 2 kv_heads) * head_dim]
+  Buffer q_norm;                      // See RopeKvTarget.
+  Buffer k_norm;
   std::unique_ptr<PackedMatrix> attention_out;  // [d_model, heads * head_dim]
+  Buffer attention_out_bias;                    // [d_model]
+  Buffer attention_post_norm;                   // [d_model]
   Buffer mlp_norm;                              // [d_model]
-  std::unique_ptr<PackedMatrix> gate_up;        // [2 d_ff, d_model]
+  Buffer mlp_norm_bias;                         // [d_model]
+  std::unique_ptr<PackedMatrix> gate_up;        // [2 d_ff, d_model], or [d_ff, d_model] ungated
+  Buffer gate_up_bias;                          // [2 d_ff], or [d_ff]
   std::unique_ptr<PackedMatrix> down;           // [d_model, d_ff]
+  Buffer down_bias;                             // [d_model]
+  Buffer mlp_post_norm;                         // [d_model]
 };
 
 struct Weights {
   std::unique_ptr<PackedMatrix> embedding;    // [vocabulary, d_model]
+  Buffer position_table;                      // [positions, d_model]
   std::vector<LayerWeights> layers;           // [num_layers]
   Buffer final_norm;                          // [d_model]
+  Buffer final_norm_bias;                     // [d_model]
   std::unique_ptr<PackedMatrix> output_head;  // [vocabulary, d_model]; null when tied
+  Buffer output_bias;                         // [vocabulary]
 
   const PackedMatrix& head() const { return output_head ? *output_head : *embedding; }
   size_t bytes() const;
@@ -32,6 +46,7 @@ struct Weights {
 // Packs all tensors through `backend`, in the order of use, so that a forward pass walks memory
 // once. RESOURCE_EXHAUSTED or UNIMPLEMENTED (a type that the backend does not offer) name the
 // tensor.
-absl::StatusOr<Weights> LoadWeights(const ModelTensors& tensors, int head_dim, Backend& backend);
+absl::StatusOr<Weights> LoadWeights(const ModelConfig& config, const ModelTensors& tensors,
+                                    Backend& backend);
 
 }  // namespace vitrine
