@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace vitrine {
@@ -14,17 +15,13 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(const BackendOptions& /*options*/) {
-  return absl::UnimplementedError("the cpu backend is not built in");
-}
-
 absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const BackendOptions& /*options*/) {
   return absl::UnavailableError("no usable CUDA device: the cuda backend is not built in");
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateAuto(const BackendOptions& options) {
   absl::StatusOr<std::unique_ptr<Backend>> cuda = CreateCuda(options);
-  return absl::IsUnavailable(cuda.status()) ? CreateCpu(options) : std::move(cuda);
+  return absl::IsUnavailable(cuda.status()) ? CreateCpuBackend(options) : std::move(cuda);
 }
 
 }  // namespace
@@ -36,7 +33,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(std::string_view name,
         absl::StrCat("threads must be within 0 and ", kMaxThreads, ", not ", options.threads));
   }
   if (name == "auto") return CreateAuto(options);
-  if (name == "cpu") return CreateCpu(options);
+  if (name == "cpu") return CreateCpuBackend(options);
   if (name == "cuda") return CreateCuda(options);
   if (name == "reference") return CreateReferenceBackend(options);
   return absl::InvalidArgumentError(absl::StrCat(

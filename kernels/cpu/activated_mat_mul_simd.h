@@ -1,0 +1,134 @@
+#pragma once
+
+#include "kernels/cpu/mat_mul_simd.h"
+#include "kernels/cpu/row_output_simd.h"
+#include "kernels/cpu/vector_math_simd.h"
+
+namespace vitrine::cpu {
+
+template <class S, Activation kActivation>
+VITRINE_INLINE typename S::F Activate(typename S::F x) {
+  if constexpr (kActivation == Activation::kSilu) return Silu<S>(x);
+  if constexpr (kActivation == Activation::kGeluErf) return GeluErf<S>(x);
+  if constexpr (kActivation == Activation::kGeluTanh) return GeluTanh<S>(x);
+  // NaN is the second operand, which Max returns.
+  const auto positive = S::Max(S::Zero(), x);
+  return kActivation == Activation::kRelu ? positive : S::Mul(positive, positive);
+}
+
+// 32 outputs, that is one block of the output rows, are 4 panels: gate, up, gate, up.
+template <class S, Activation kActivation>
+void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
+  constexpr int kUnitPanels = 4;
+  const ActivatedMatMulArgs& args = phase.args;
+  const CpuMatrix& matrix = AsMatrix(args.weight);
+  const RowView input = InputOf(context, args.input, phase.private_input);
+  const RowView& output = AsRows(args.output).shared();
+  auto& products = context.scratch.products;
+  if (args.rows <= kTileRows) FetchRows(input, args.rows);
+  const int panel_count = static_cast<int>(matrix.panels().size());
+  const int units = (panel_count + kUnitPanels - 1) / kUnitPanels;
+  ForEachTile(context, units, args.rows, [&](int unit, int first_row, int rows) {
+    const int first = unit * kUnitPanels;
+    const int panels = panel_count - first < kUnitPanels ? 2 : kUnitPanels;
+    typename S::F bias[kUnitPanels];
+    for (int p = 0; p < panels; ++p) {
+      const Panel& panel = matrix.panels()[static_cast<size_t>(first + p)];
+      MultiplyPanel(context, matrix, panel, input, first_row, rows, products[p]);
+      bias[p] = LoadBias<S>(args.bias, panel);
+    }
+    for (int r = 0; r < rows; ++r) {
+      typename S::F values[2] = {S::Zero(), S::Zero()};
+      for (int half = 0; half < panels / 2; ++half) {
+        auto gate = S::Load(products[2 * half] + kPanelRows * r);
+        auto up = S::Load(products[2 * half + 1] + kPanelRows * r);
+        if (!args.bias.empty()) {
+          gate = S::Add(gate, bias[2 * half]);
+          up = S::Add(up, bias[2 * half + 1]);
+        }
+        values[half] = S::Mul(Activate<S, kActivation>(gate), up);
+      }
+      WriteBlock<S>(output, first_row + r, unit, values[0], values[1]);
+    }
+  });
+}
+
+// Panels that share outputs with a block of the output rows: two, or up to four where a part of the
+// matrix ended within a panel. `next` is where to look from, and moves on.
+VITRINE_INLINE int FirstPanelOf(const CpuMatrix& matrix, int unit) {
+  const int64_t begin = int64_t{unit} * kBlockColumns;
+  int low = 0;
+  int high = static_cast<int>(matrix.panels().size());
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const Panel& panel = matrix.panels()[static_cast<size_t>(middle)];
+    if (panel.first_row + panel.rows <= begin) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+template <class S, Activation kActivation>
+void RunStacked(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
+  const ActivatedMatMulArgs& args = phase.args;
+  const CpuMatrix& matrix = AsMatrix(args.weight);
+  const RowView input = InputOf(context, args.input, phase.private_input);
+  const RowView& output = AsRows(args.output).shared();
+  float* products = context.scratch.products[0];
+  float* block = context.scratch.products[1];  // [rows][32]
+  if (args.rows <= kTileRows) FetchRows(input, args.rows);
+  ForEachTile(context, output.blocks, args.rows, [&](int unit, int first_row, int rows) {
+    const int64_t begin = int64_t{unit} * kBlockColumns;
+    for (int i = 0; i < rows * kBlockColumns; i += 16) S::Store(block + i, S::Zero());
+    for (size_t p = static_cast<size_t>(FirstPanelOf(matrix, unit));
+         p < matrix.panels().size() && matrix.panels()[p].first_row < begin + kBlockColumns; ++p) {
+      const Panel& panel = matrix.panels()[p];
+      MultiplyPanel(context, matrix, panel, input, first_row, rows, products);
+      const auto bias = LoadBias<S>(args.bias, panel);
+      for (int r = 0; r < rows; ++r) {
+        auto value = S::Load(products + kPanelRows * r);
+        if (!args.bias.empty()) value = S::Add(value, bias);
+        S::Store(products + kPanelRows * r, Activate<S, kActivation>(value));
+        for (int lane = 0; lane < panel.rows; ++lane) {
+          const int64_t column = panel.first_row + lane - begin;
+          if (column < 0 || column >= kBlockColumns) continue;
+          block[r * kBlockColumns + column] = products[kPanelRows * r + lane];
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      const float* values = block + r * kBlockColumns;
+      WriteBlock<S>(output, first_row + r, unit, S::Load(values), S::Load(values + 16));
+    }
+  });
+}
+
+template <class S, Activation kActivation>
+void RunActivated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
+  if (phase.args.weight->layout() == RowLayout::kGateUp) {
+    RunGated<S, kActivation>(context, phase);
+  } else {
+    RunStacked<S, kActivation>(context, phase);
+  }
+}
+
+template <class S>
+void RunActivatedMatMul(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
+  switch (phase.args.activation) {
+    case Activation::kSilu:
+      return RunActivated<S, Activation::kSilu>(context, phase);
+    case Activation::kGeluErf:
+      return RunActivated<S, Activation::kGeluErf>(context, phase);
+    case Activation::kGeluTanh:
+      return RunActivated<S, Activation::kGeluTanh>(context, phase);
+    case Activation::kRelu:
+      return RunActivated<S, Activation::kRelu>(context, phase);
+    case Activation::kReluSquared:
+      return RunActivated<S, Activation::kReluSquared>(context, phase);
+  }
+}
+
+}  // namespace vitrine::cpu

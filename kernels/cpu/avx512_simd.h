@@ -1,0 +1,178 @@
+// The vector vocabulary of simd.h on AVX-512 with VNNI and BF16.
+#pragma once
+
+#include <immintrin.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/simd.h"
+
+namespace vitrine::cpu {
+
+struct Avx512 {
+  static constexpr int kLanes = 16;
+  static constexpr bool kDotWideIsCentred = false;
+  // Sizes that fill 32 registers: integer sums of 4 rows hide the latency of VPDPBUSD, totals of 8
+  // rows fit beside a decoded block, attention takes 6 rows x 4 vectors.
+  static constexpr int kRowsInFlight = 4;
+  static constexpr int kRegisterRows = 8;
+  static constexpr int kFloatRows = 8;
+  static constexpr int kAttentionRows = 6;
+  static constexpr int kAttentionVectors = 4;
+
+  using Panel = Avx512;
+  using F = __m512;
+  using I = __m512i;
+  using Bytes = __m512i;
+  using Pairs = __m512bh;
+
+  static VITRINE_INLINE F Zero() { return _mm512_setzero_ps(); }
+  static VITRINE_INLINE F Set(float x) { return _mm512_set1_ps(x); }
+  static VITRINE_INLINE F Load(const float* p) { return _mm512_loadu_ps(p); }
+  static VITRINE_INLINE void Store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static VITRINE_INLINE F LoadPartial(const float* p, int n) {
+    return _mm512_maskz_loadu_ps(FirstLanes(n), p);
+  }
+  static VITRINE_INLINE void StorePartial(float* p, F x, int n) {
+    _mm512_mask_storeu_ps(p, FirstLanes(n), x);
+  }
+  static VITRINE_INLINE F Add(F a, F b) { return _mm512_add_ps(a, b); }
+  static VITRINE_INLINE F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static VITRINE_INLINE F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static VITRINE_INLINE F Div(F a, F b) { return _mm512_div_ps(a, b); }
+  static VITRINE_INLINE F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static VITRINE_INLINE F Max(F a, F b) { return _mm512_max_ps(a, b); }
+  static VITRINE_INLINE F Min(F a, F b) { return _mm512_min_ps(a, b); }
+  static VITRINE_INLINE F Abs(F x) { return _mm512_abs_ps(x); }
+  // a < b ? yes : no
+  static VITRINE_INLINE F SelectLess(F a, F b, F yes, F no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+  }
+  static VITRINE_INLINE F CopySign(F magnitude, F sign) {
+    const __m512i bit = _mm512_set1_epi32(INT32_MIN);
+    return AsF(_mm512_or_si512(_mm512_andnot_si512(bit, AsI(magnitude)),
+                               _mm512_and_si512(bit, AsI(sign))));
+  }
+  static VITRINE_INLINE F Round(F x) {
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static VITRINE_INLINE F Power2(F x, F n) { return _mm512_scalef_ps(x, n); }
+  static VITRINE_INLINE F ToFloat(I x) { return _mm512_cvtepi32_ps(x); }
+  static VITRINE_INLINE float First(F x) { return _mm512_cvtss_f32(x); }
+  static VITRINE_INLINE float ReduceAdd(F x) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  static VITRINE_INLINE float ReduceMax(F x) { return _mm512_reduce_max_ps(x); }
+
+  // Largest magnitude of 32 values; NaN if there is one.
+  static VITRINE_INLINE float LargestMagnitude(F low, F high) {
+    const __m512i mask = _mm512_set1_epi32(INT32_MAX);
+    const __m512i bits =
+        _mm512_max_epi32(_mm512_and_si512(AsI(low), mask), _mm512_and_si512(AsI(high), mask));
+    return std::bit_cast<float>(_mm512_reduce_max_epi32(bits));
+  }
+  // Rounds x * inverse (at most 127 in magnitude; NaN becomes -127) to int8 and returns the sum.
+  static VITRINE_INLINE int32_t Quantize(F x, float inverse, int8_t* values) {
+    const F scaled = _mm512_max_ps(_mm512_mul_ps(x, Set(inverse)), Set(-127.0f));
+    const __m512i whole = _mm512_cvtps_epi32(scaled);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(values), _mm512_cvtsepi32_epi8(whole));
+    return _mm512_reduce_add_epi32(whole);
+  }
+
+  static VITRINE_INLINE I ZeroI() { return _mm512_setzero_si512(); }
+  static VITRINE_INLINE I SetI(int32_t x) { return _mm512_set1_epi32(x); }
+  static VITRINE_INLINE I AddI(I a, I b) { return _mm512_add_epi32(a, b); }
+  static VITRINE_INLINE I MulI(I a, I b) { return _mm512_mullo_epi32(a, b); }
+  template <int kBits>
+  static VITRINE_INLINE I ShiftLeft(I x) {
+    return _mm512_slli_epi32(x, kBits);
+  }
+
+  // Byte `kByte` of every 32-bit lane.
+  template <int kByte>
+  static VITRINE_INLINE I ByteOf(Bytes x) {
+    return _mm512_and_si512(_mm512_srli_epi32(x, 8 * kByte), _mm512_set1_epi32(255));
+  }
+  static VITRINE_INLINE Bytes LoadBytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static VITRINE_INLINE Bytes LowNibbles(Bytes x) {
+    return _mm512_and_si512(x, _mm512_set1_epi8(15));
+  }
+  static VITRINE_INLINE Bytes HighNibbles(Bytes x) {
+    return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+  }
+  static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
+    int32_t bits;
+    std::memcpy(&bits, quad, 4);
+    return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(bits));
+  }
+  static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
+    return Dot(acc, weights, quad);
+  }
+  static VITRINE_INLINE F LoadF16(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static VITRINE_INLINE F LoadBf16(const uint8_t* p) {
+    const __m512i wide =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return AsF(_mm512_slli_epi32(wide, 16));
+  }
+
+  static VITRINE_INLINE Pairs LoadPairs(const void* p) {
+    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
+  }
+  static VITRINE_INLINE void StorePairs(void* p, Pairs x) {
+    _mm512_storeu_si512(p, reinterpret_cast<__m512i>(x));
+  }
+  static VITRINE_INLINE Pairs BroadcastPair(const void* p) {
+    int32_t bits;
+    std::memcpy(&bits, p, 4);
+    return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
+  }
+  static VITRINE_INLINE Pairs EvenOnly(Pairs x) {
+    return reinterpret_cast<__m512bh>(
+        _mm512_and_si512(reinterpret_cast<__m512i>(x), _mm512_set1_epi32(0xffff)));
+  }
+  // Rounds 32 floats; low fills the first 8 lanes.
+  static VITRINE_INLINE Pairs RoundPairs(F low, F high) { return _mm512_cvtne2ps_pbh(high, low); }
+  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Pairs b) { return _mm512_dpbf16_ps(acc, a, b); }
+  static VITRINE_INLINE void StoreBf16(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+  }
+
+  // Writes lane i to p[2i] and leaves p[2i + 1] alone.
+  static VITRINE_INLINE void StoreBf16Strided(uint16_t* p, F x) {
+    const __m512i wide = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+    _mm512_mask_storeu_epi16(p, 0x55555555u, wide);
+  }
+
+  // Rotation of the pairs (2i, 2i+1).
+  static VITRINE_INLINE F SwapNeighbours(F x) { return _mm512_permute_ps(x, 0xB1); }
+  // Lanes 2i and 2i+1 are p[i].
+  static VITRINE_INLINE F LoadTwice(const float* p) {
+    const __m512i index = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return _mm512_permutexvar_ps(index, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+  }
+  static VITRINE_INLINE F NegateEven(F x) {
+    return AsF(_mm512_xor_si512(AsI(x), _mm512_set1_epi64(int64_t{0x80000000})));
+  }
+
+  // To L2: what is fetched is larger than L1.
+  static VITRINE_INLINE void FetchToL2(const void* p) {
+    _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+  }
+
+ private:
+  static VITRINE_INLINE __m512i AsI(F x) { return _mm512_castps_si512(x); }
+  static VITRINE_INLINE F AsF(__m512i x) { return _mm512_castsi512_ps(x); }
+  static VITRINE_INLINE __mmask16 FirstLanes(int n) {
+    return static_cast<__mmask16>((1u << n) - 1u);
+  }
+};
+
+}  // namespace vitrine::cpu

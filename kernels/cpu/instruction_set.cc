@@ -1,0 +1,58 @@
+#include "kernels/cpu/instruction_set.h"
+
+#include <array>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace vitrine::cpu {
+namespace {
+
+bool RunsAvx512() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+bool RunsAvx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+#else
+  return false;
+#endif
+}
+
+struct InstructionSet {
+  std::string_view name;
+  bool (*runs)();
+  const KernelTable* (*kernels)();
+};
+
+constexpr std::array<InstructionSet, 3> kInstructionSets = {{
+    {"avx512", RunsAvx512, Avx512Kernels},
+    {"avx2", RunsAvx2, Avx2Kernels},
+    {"portable", [] { return true; }, PortableKernels},
+}};
+
+}  // namespace
+
+absl::StatusOr<const KernelTable*> SelectKernels(std::string_view name) {
+  for (const InstructionSet& set : kInstructionSets) {
+    if (!name.empty() && name != set.name) continue;
+    const KernelTable* kernels = set.kernels();
+    if (kernels != nullptr && set.runs()) return kernels;
+    if (name.empty()) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "instruction set ", std::string(name), ": ",
+        kernels == nullptr ? "not part of this build" : "not supported by this processor"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("instruction set ", std::string(name), ": must be avx512, avx2 or portable"));
+}
+
+}  // namespace vitrine::cpu

@@ -1,0 +1,67 @@
+// The function table of one instruction set, and what its functions get to work with.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/phase.h"
+#include "kernels/cpu/row_buffer.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace vitrine::cpu {
+
+inline constexpr int kDTypes = 15;
+inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kMaxUnitPanels = kMaxHeadDim / kPanelRows;  // A head is the largest unit.
+
+// Private memory of a worker.
+struct alignas(64) WorkerScratch {
+  float products[kMaxUnitPanels][kTileRows * kPanelRows];
+  float columns[kBlockColumns * kPanelRows];  // A decoded block.
+  float head[kMaxHeadDim];
+  AttentionScratch attention;
+};
+
+// Writes products[row][lane] for `rows` rows of the tile, 1 to kTileRows; up to 3 more rows may be
+// overwritten.
+using IntegerKernel = void (*)(const uint8_t* panel, int blocks, const ActivationBlock* tile,
+                               int rows, float* products);
+// The same for f32 rows that are `stride` apart; up to 7 more rows may be read and overwritten.
+using FloatKernel = void (*)(const uint8_t* panel, int blocks, const float* rows, size_t stride,
+                             int count, float* products);
+// Writes values[column][lane] of 32 columns.
+using DecodeBlockKernel = void (*)(const uint8_t* block, float* values);
+
+struct WorkerContext;
+
+struct KernelTable {
+  const char* name = nullptr;
+  std::array<std::array<IntegerKernel, kTileRows + 1>, kDTypes> integer_kernels = {};
+  std::array<FloatKernel, kDTypes> float_kernels = {};
+  std::array<DecodeBlockKernel, kDTypes> decode_block = {};
+
+  void (*rms_norm)(const WorkerContext&, const RmsNormPhase&) = nullptr;
+  void (*mat_mul)(const WorkerContext&, const MatMulPhase&) = nullptr;
+  void (*activated_mat_mul)(const WorkerContext&, const ActivatedMatMulPhase&) = nullptr;
+  void (*rope_write_kv)(const WorkerContext&, const RopeWriteKvPhase&) = nullptr;
+  void (*mat_mul_rope_write_kv)(const WorkerContext&, const MatMulRopeWriteKvPhase&) = nullptr;
+  void (*paged_attention)(const WorkerContext&, const PagedAttentionPhase&) = nullptr;
+  void (*quantize)(const WorkerContext&, const QuantizePhase&) = nullptr;
+};
+
+struct WorkerContext {
+  ThreadPool& pool;
+  const KernelTable& kernels;
+  int worker;
+  WorkerScratch& scratch;
+};
+
+// Null where the binary was built without this instruction set.
+const KernelTable* Avx512Kernels();
+const KernelTable* Avx2Kernels();
+const KernelTable* PortableKernels();
+
+}  // namespace vitrine::cpu

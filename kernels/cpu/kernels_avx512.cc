@@ -1,0 +1,25 @@
+#include "kernels/cpu/kernel_table.h"
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BF16__)
+
+#include "kernels/cpu/avx512_simd.h"
+#include "kernels/cpu/kernel_table_simd.h"
+
+namespace vitrine::cpu {
+
+const KernelTable* Avx512Kernels() {
+  static constexpr KernelTable kTable = MakeKernelTable<Avx512>("avx512");
+  return &kTable;
+}
+
+}  // namespace vitrine::cpu
+
+#else
+
+namespace vitrine::cpu {
+
+const KernelTable* Avx512Kernels() { return nullptr; }
+
+}  // namespace vitrine::cpu
+
+#endif

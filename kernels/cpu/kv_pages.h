@@ -1,0 +1,80 @@
+// The paged key/value cache. A page is one block of 16 tokens of one head of one layer:
+//
+//   bf16  keys    [head_dim / 2][16 tokens][2]   a register holds two dimensions of 16 keys
+//         values  [8 token pairs][head_dim][2]   a register holds two tokens of 16 dimensions
+//   f32   keys    [head_dim][16 tokens]
+//         values  [16 tokens][head_dim]
+//
+// with head_dim rounded up to 16. With keys across the lanes, 16 scores come out of the dot product
+// without adding across lanes. Keys and values of a page are adjacent, and pages of one head are
+// neighbours: a sequence whose blocks were allocated together is one stream per head.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/buffer.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/paged_batch.h"
+
+namespace vitrine::cpu {
+
+class CpuKvStorage final : public KvStorage {
+ public:
+  CpuKvStorage(const KvStorageSpec& spec, Buffer memory)
+      : KvStorage(spec),
+        memory_(std::move(memory)),
+        data_(memory_.As<uint8_t>().data()),
+        padded_dim_(PaddedDim(spec.head_dim)),
+        half_page_bytes_(HalfPageBytes(spec)) {}
+
+  static constexpr int PaddedDim(int head_dim) { return (head_dim + 15) / 16 * 16; }
+  static constexpr size_t HalfPageBytes(const KvStorageSpec& spec) {
+    const size_t element = spec.dtype == DType::kF32 ? 4 : 2;
+    return element * kKvBlockTokens * static_cast<size_t>(PaddedDim(spec.head_dim));
+  }
+
+  VITRINE_INLINE uint8_t* Keys(int layer, int kv_head, int block) const {
+    const int64_t head = int64_t{layer} * spec().num_kv_heads + kv_head;
+    const auto page = static_cast<size_t>(head * spec().num_blocks + block);
+    return data_ + page * 2 * half_page_bytes_;
+  }
+  VITRINE_INLINE uint8_t* Values(int layer, int kv_head, int block) const {
+    return Keys(layer, kv_head, block) + half_page_bytes_;
+  }
+  int padded_dim() const { return padded_dim_; }
+  size_t bytes() const override { return memory_.bytes(); }
+
+ private:
+  Buffer memory_;
+  uint8_t* data_;
+  int padded_dim_;
+  size_t half_page_bytes_;
+};
+
+// Where the key and the value of a row go.
+struct RowPlace {
+  int32_t block = 0;
+  int32_t slot = 0;
+  int32_t position = 0;
+};
+
+// Calls visit(row, place) for every row of a batch. Blocks are checked against `num_blocks`.
+template <class Visit>
+void ForEachPlace(const PagedBatch& batch, int num_blocks, Visit&& visit) {
+  for (int s = 0; s < batch.sequences(); ++s) {
+    const auto index = static_cast<size_t>(s);
+    int32_t position = batch.first_position[index];
+    for (int row = batch.row_begin[index]; row < batch.row_begin[index + 1]; ++row, ++position) {
+      const int entry = position / kKvBlockTokens;
+      VITRINE_CHECK(entry >= 0 && entry < batch.max_blocks);
+      const int32_t block = batch.block_table[index * static_cast<size_t>(batch.max_blocks) +
+                                              static_cast<size_t>(entry)];
+      VITRINE_CHECK(block >= 0 && block < num_blocks);
+      visit(row, RowPlace{block, position % kKvBlockTokens, position});
+    }
+  }
+}
+
+}  // namespace vitrine::cpu

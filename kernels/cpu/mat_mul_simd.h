@@ -1,0 +1,99 @@
+// Matrix ops are kernel plus epilogue: the products of a few panels and a tile of up to 16 rows lie
+// in L1 when the epilogue takes them.
+#pragma once
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/panel_kernels_simd.h"
+#include "kernels/cpu/rms_norm_simd.h"
+
+namespace vitrine::cpu {
+
+// Work items are a unit of panels times this many rows: small enough to end evenly.
+inline constexpr int kSliceRows = 128;
+
+VITRINE_INLINE void MultiplyPanel(const WorkerContext& context, const CpuMatrix& matrix,
+                                  const Panel& panel, const RowView& input, int first_row, int rows,
+                                  float* products) {
+  const auto dtype = static_cast<size_t>(panel.dtype);
+  if (input.wants_int8 && !IsFloat(panel.dtype)) {
+    context.kernels.integer_kernels[dtype][static_cast<size_t>(rows)](
+        panel.data, matrix.blocks(), input.Tile(first_row / kTileRows), rows, products);
+  } else {
+    context.kernels.float_kernels[dtype](panel.data, matrix.blocks(), input.Row(first_row),
+                                         input.stride(), rows, products);
+  }
+}
+
+// Half of every activation was written by another core, at up to 300 ns a line: asking for all
+// lines at once beats meeting them one block at a time.
+VITRINE_INLINE void FetchRows(const RowView& input, int rows) {
+  if (!input.wants_int8) return;
+  for (int b = 0; b < input.blocks; ++b) {
+    PrefetchLines(input.Tile(0) + b, rows * static_cast<int>(sizeof(ActivationRow)));
+  }
+}
+
+// Calls visit(unit, first_row, rows) for every unit and every tile of rows.
+template <class Visit>
+VITRINE_INLINE void ForEachTile(const WorkerContext& context, int units, int rows, Visit&& visit) {
+  const int slices = (rows + kSliceRows - 1) / kSliceRows;
+  // A lone row is over in a fraction of a microsecond per panel: take several at a time.
+  const int lone_grain = units / (16 * context.pool.workers());
+  const int grain = rows > kPrivateRows || lone_grain < 1 ? 1 : lone_grain;
+  context.pool.ForEach(context.worker, int64_t{units} * slices, grain, [&](int64_t item) {
+    const int unit = static_cast<int>(item / slices);
+    const int begin = static_cast<int>(item % slices) * kSliceRows;
+    const int end = begin + kSliceRows < rows ? begin + kSliceRows : rows;
+    for (int first = begin; first < end; first += kTileRows) {
+      visit(unit, first, end - first < kTileRows ? end - first : kTileRows);
+    }
+  });
+}
+
+template <class S>
+VITRINE_INLINE typename S::F LoadBias(const DeviceSpan<const float>& bias, const Panel& panel) {
+  if (bias.empty()) return S::Zero();
+  return LoadUpTo16<S>(bias.data() + panel.first_row, panel.rows);
+}
+
+VITRINE_INLINE RowView InputOf(const WorkerContext& context, const RowBuffer* input,
+                               bool is_private) {
+  const CpuRowBuffer& rows = AsRows(input);
+  return is_private ? rows.PrivateTo(context.worker) : rows.shared();
+}
+
+template <class S>
+VITRINE_INLINE void StoreProducts(const MatMulArgs& args, const Panel& panel, int first_row,
+                                  int rows, const float* products) {
+  const auto columns = static_cast<size_t>(args.weight->rows());
+  const auto bias = LoadBias<S>(args.bias, panel);
+  float* out = args.output.data() + static_cast<size_t>(first_row) * columns +
+               static_cast<size_t>(panel.first_row);
+  for (int r = 0; r < rows; ++r, out += columns) {
+    auto value = S::Load(products + kPanelRows * r);
+    if (!args.bias.empty()) value = S::Add(value, bias);
+    if (args.add_to_output) value = S::Add(LoadUpTo16<S>(out, panel.rows), value);
+    if (panel.rows == kPanelRows) {
+      S::Store(out, value);
+    } else {
+      S::StorePartial(out, value, panel.rows);
+    }
+  }
+}
+
+template <class S>
+void RunMatMul(const WorkerContext& context, const MatMulPhase& phase) {
+  const MatMulArgs& args = phase.args;
+  const CpuMatrix& matrix = AsMatrix(args.weight);
+  const RowView input = InputOf(context, args.input, phase.private_input);
+  float* products = context.scratch.products[0];
+  if (args.rows <= kTileRows) FetchRows(input, args.rows);
+  ForEachTile(context, static_cast<int>(matrix.panels().size()), args.rows,
+              [&](int unit, int first_row, int rows) {
+                const Panel& panel = matrix.panels()[static_cast<size_t>(unit)];
+                MultiplyPanel(context, matrix, panel, input, first_row, rows, products);
+                StoreProducts<S>(args, panel, first_row, rows, products);
+              });
+}
+
+}  // namespace vitrine::cpu

@@ -1,0 +1,85 @@
+// One step as a list of phases that all workers run through, with barriers between them.
+#pragma once
+
+#include <variant>
+
+#include "kernels/activated_mat_mul.h"
+#include "kernels/cpu/attention_plan.h"
+#include "kernels/cpu/kv_pages.h"
+#include "kernels/cpu/packed_panels.h"
+#include "kernels/cpu/row_buffer.h"
+#include "kernels/embed.h"
+#include "kernels/gather_rows.h"
+#include "kernels/mat_mul.h"
+#include "kernels/paged_attention.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope_write_kv.h"
+#include "kernels/sample.h"
+
+namespace vitrine::cpu {
+
+struct EmbedPhase {
+  EmbedArgs args;
+};
+
+struct GatherRowsPhase {
+  GatherRowsArgs args;
+};
+
+struct RmsNormPhase {
+  RmsNormArgs args;
+  bool is_private = false;  // Every worker fills its own rows; no barrier follows.
+};
+
+struct MatMulPhase {
+  MatMulArgs args;
+  bool private_input = false;
+};
+
+struct ActivatedMatMulPhase {
+  ActivatedMatMulArgs args;
+  bool private_input = false;
+};
+
+struct RopeWriteKvPhase {
+  RopeWriteKvArgs args;
+  const RowPlace* places = nullptr;  // [rows]
+};
+
+struct MatMulRopeWriteKvPhase {
+  MatMulRopeWriteKvArgs args;
+  const RowPlace* places = nullptr;  // [rows]
+  bool private_input = false;
+};
+
+struct PagedAttentionPhase {
+  PagedAttentionArgs args;
+  AttentionPlan* plan = nullptr;
+  bool quantizes_later = false;  // Heads do not end at blocks of 32: a QuantizePhase follows.
+};
+
+// Quantises the f32 rows of a buffer.
+struct QuantizePhase {
+  const CpuRowBuffer* rows = nullptr;
+  int count = 0;
+};
+
+struct SamplePhase {
+  SampleArgs args;
+};
+
+using Phase = std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, MatMulPhase,
+                           ActivatedMatMulPhase, RopeWriteKvPhase, MatMulRopeWriteKvPhase,
+                           PagedAttentionPhase, QuantizePhase, SamplePhase>;
+
+inline const CpuMatrix& AsMatrix(const PackedMatrix* matrix) {
+  return static_cast<const CpuMatrix&>(*matrix);
+}
+inline const CpuKvStorage& AsKv(const KvStorage* kv) {
+  return static_cast<const CpuKvStorage&>(*kv);
+}
+inline const CpuRowBuffer& AsRows(const RowBuffer* rows) {
+  return static_cast<const CpuRowBuffer&>(*rows);
+}
+
+}  // namespace vitrine::cpu

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/row_output_simd.h"
+
+namespace vitrine::cpu {
+
+template <class S>
+VITRINE_INLINE typename S::F LoadUpTo16(const float* values, int count) {
+  if (count >= 16) return S::Load(values);
+  return count > 0 ? S::LoadPartial(values, count) : S::Zero();
+}
+
+template <class S>
+void NormalizeRow(const RmsNormArgs& args, int row, const RowView& output) {
+  const int columns = output.columns;
+  const float* input = args.input.data() + static_cast<size_t>(row) * static_cast<size_t>(columns);
+  auto even = S::Zero();
+  auto odd = S::Zero();
+  for (int k = 0; k < columns; k += 32) {
+    const auto low = LoadUpTo16<S>(input + k, columns - k);
+    const auto high = LoadUpTo16<S>(input + k + 16, columns - k - 16);
+    even = S::Fma(low, low, even);
+    odd = S::Fma(high, high, odd);
+  }
+  const float mean = S::ReduceAdd(S::Add(even, odd)) / static_cast<float>(columns);
+  const auto factor = S::Set(1.0f / std::sqrt(mean + args.epsilon));
+  for (int b = 0; b < output.blocks; ++b) {
+    typename S::F halves[2];
+    for (int h = 0; h < 2; ++h) {
+      const int k = 32 * b + 16 * h;
+      halves[h] = S::Mul(S::Mul(LoadUpTo16<S>(input + k, columns - k), factor),
+                         LoadUpTo16<S>(args.weight.data() + k, columns - k));
+    }
+    WriteBlock<S>(output, row, b, halves[0], halves[1]);
+  }
+}
+
+template <class S>
+void RunRmsNorm(const WorkerContext& context, const RmsNormPhase& phase) {
+  const CpuRowBuffer& output = AsRows(phase.args.output);
+  if (phase.is_private) {
+    const RowView view = output.PrivateTo(context.worker);
+    for (int row = 0; row < phase.args.rows; ++row) NormalizeRow<S>(phase.args, row, view);
+    return;
+  }
+  constexpr int kGrain = 4;
+  context.pool.ForEach(context.worker, phase.args.rows, kGrain, [&](int64_t row) {
+    NormalizeRow<S>(phase.args, static_cast<int>(row), output.shared());
+  });
+}
+
+template <class S>
+void RunQuantize(const WorkerContext& context, const QuantizePhase& phase) {
+  const RowView& rows = phase.rows->shared();
+  context.pool.ForEach(context.worker, phase.count, 1, [&](int64_t item) {
+    const int row = static_cast<int>(item);
+    const float* values = rows.Row(row);
+    for (int b = 0; b < rows.blocks; ++b) {
+      QuantizeBlock<S>(S::Load(values + 32 * b), S::Load(values + 32 * b + 16), rows.Block(row, b));
+    }
+  });
+}
+
+}  // namespace vitrine::cpu

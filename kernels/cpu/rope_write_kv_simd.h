@@ -1,0 +1,229 @@
+// Rotation of queries and keys, and the stores into the paged cache.
+#pragma once
+
+#include "kernels/cpu/mat_mul_simd.h"
+
+namespace vitrine::cpu {
+
+// 16 dimensions of one row of one head, from `dim` on; `count` of them exist.
+struct HeadPart {
+  int dim;
+  int count;
+};
+
+// Where one row of one head goes: a query, or a key or value in the cache.
+enum class HeadKind { kQuery, kKey, kValue };
+
+template <class S>
+class HeadWriter {
+ public:
+  HeadWriter(const RopeKvTarget& target, const RowPlace* places)
+      : target_(target),
+        places_(places),
+        kv_(AsKv(target.kv)),
+        head_dim_(kv_.spec().head_dim),
+        kv_heads_(kv_.spec().num_kv_heads),
+        is_f32_(kv_.spec().dtype == DType::kF32) {}
+
+  int head_dim() const { return head_dim_; }
+
+  // Only where IsLocal: every rotated pair lies within 16 dimensions.
+  bool IsLocal() const {
+    return target_.pairing == RopePairing::kInterleaved && target_.rotary_dim == head_dim_ &&
+           head_dim_ % 16 == 0;
+  }
+
+  VITRINE_INLINE void WriteLocal(int row, int head, int dim, typename S::F values) const {
+    const HeadKind kind = KindOf(head);
+    if (kind != HeadKind::kValue) {
+      const size_t angle = Angle(row) + static_cast<size_t>(dim / 2);
+      values =
+          Rotate(values, S::SwapNeighbours(values), S::LoadTwice(target_.cosines.data() + angle),
+                 S::NegateEven(S::LoadTwice(target_.sines.data() + angle)));
+    }
+    Store(kind, row, head, {dim, 16}, values);
+  }
+
+  // The whole head of one row; `values` holds head_dim floats, padded to 16 with anything.
+  void WriteHead(int row, int head, const float* values) const {
+    const HeadKind kind = KindOf(head);
+    Angles angles;
+    if (kind != HeadKind::kValue) FillAngles(row, values, angles);
+    for (int dim = 0; dim < head_dim_; dim += 16) {
+      const HeadPart part{dim, head_dim_ - dim < 16 ? head_dim_ - dim : 16};
+      auto x = LoadUpTo16<S>(values + dim, part.count);
+      if (kind != HeadKind::kValue && dim < target_.rotary_dim) {
+        x = Rotate(x, S::Load(angles.partners + dim), S::Load(angles.cosines + dim),
+                   S::Load(angles.sines + dim));
+      }
+      Store(kind, row, head, part, x);
+    }
+  }
+
+ private:
+  // For every dimension of a head: the other one of its pair, and by what it turns. What is not
+  // rotated has cosine 1 and sine 0.
+  struct Angles {
+    alignas(64) float partners[kMaxHeadDim];
+    alignas(64) float cosines[kMaxHeadDim];
+    alignas(64) float sines[kMaxHeadDim];  // Negative for the first one of a pair.
+  };
+
+  static VITRINE_INLINE typename S::F Rotate(typename S::F x, typename S::F partner,
+                                             typename S::F cosine, typename S::F sine) {
+    return S::Fma(x, cosine, S::Mul(partner, sine));
+  }
+
+  HeadKind KindOf(int head) const {
+    if (head < target_.num_heads) return HeadKind::kQuery;
+    return head < target_.num_heads + kv_heads_ ? HeadKind::kKey : HeadKind::kValue;
+  }
+
+  size_t Angle(int row) const {
+    return static_cast<size_t>(places_[row].position) * static_cast<size_t>(target_.rotary_dim / 2);
+  }
+
+  void FillAngles(int row, const float* values, Angles& angles) const {
+    const float* cosines = target_.cosines.data() + Angle(row);
+    const float* sines = target_.sines.data() + Angle(row);
+    const int pairs = target_.rotary_dim / 2;
+    const bool interleaved = target_.pairing == RopePairing::kInterleaved;
+    for (int i = 0; i < pairs; ++i) {
+      const int first = interleaved ? 2 * i : i;
+      const int second = interleaved ? 2 * i + 1 : i + pairs;
+      angles.partners[first] = values[second];
+      angles.partners[second] = values[first];
+      angles.cosines[first] = angles.cosines[second] = cosines[i];
+      angles.sines[first] = -sines[i];
+      angles.sines[second] = sines[i];
+    }
+    const int end = (target_.rotary_dim + 15) / 16 * 16;
+    for (int d = target_.rotary_dim; d < end; ++d) {
+      angles.partners[d] = 0.0f;
+      angles.cosines[d] = 1.0f;
+      angles.sines[d] = 0.0f;
+    }
+  }
+
+  VITRINE_INLINE void Store(HeadKind kind, int row, int head, HeadPart part,
+                            typename S::F values) const {
+    if (kind == HeadKind::kQuery) {
+      float* out =
+          target_.q.data() + (int64_t{row} * target_.num_heads + head) * head_dim_ + part.dim;
+      if (part.count == 16) {
+        S::Store(out, values);
+      } else {
+        S::StorePartial(out, values, part.count);
+      }
+      return;
+    }
+    const RowPlace& place = places_[row];
+    const int key_head = head - target_.num_heads;
+    if (kind == HeadKind::kKey) {
+      StoreKey(kv_.Keys(target_.layer, key_head, place.block), place.slot, part, values);
+    } else {
+      StoreValue(kv_.Values(target_.layer, key_head - kv_heads_, place.block), place.slot, part,
+                 values);
+    }
+  }
+
+  VITRINE_INLINE void StoreKey(uint8_t* page, int slot, HeadPart part, typename S::F key) const {
+    if (is_f32_) {
+      alignas(64) float floats[16];
+      S::Store(floats, key);
+      float* out = reinterpret_cast<float*>(page) + part.dim * kKvBlockTokens + slot;
+      for (int i = 0; i < part.count; ++i) out[i * kKvBlockTokens] = floats[i];
+      return;
+    }
+    alignas(32) uint16_t rounded[16];
+    S::StoreBf16(rounded, key);
+    uint8_t* out = page + (part.dim / 2 * kKvBlockTokens + slot) * 4;
+    for (int i = 0; i < part.count / 2; ++i) {
+      __builtin_memcpy(out + i * kKvBlockTokens * 4, rounded + 2 * i, 4);
+    }
+  }
+
+  VITRINE_INLINE void StoreValue(uint8_t* page, int slot, HeadPart part,
+                                 typename S::F value) const {
+    if (is_f32_) {
+      S::Store(reinterpret_cast<float*>(page) + slot * kv_.padded_dim() + part.dim, value);
+      return;
+    }
+    // Tokens 2j and 2j+1 share words and may be written by two workers at once: each writes only
+    // its own halves.
+    auto* out =
+        reinterpret_cast<uint16_t*>(page) + (slot / 2 * kv_.padded_dim() + part.dim) * 2 + slot % 2;
+    S::StoreBf16Strided(out, value);
+  }
+
+  const RopeKvTarget& target_;
+  const RowPlace* places_;
+  const CpuKvStorage& kv_;
+  const int head_dim_;
+  const int kv_heads_;
+  const bool is_f32_;
+};
+
+template <class S>
+void RunRopeWriteKv(const WorkerContext& context, const RopeWriteKvPhase& phase) {
+  const RopeKvTarget& target = phase.args.target;
+  const HeadWriter<S> writer(target, phase.places);
+  const int heads = target.num_heads + 2 * target.kv->spec().num_kv_heads;
+  const int head_dim = writer.head_dim();
+  context.pool.ForEach(context.worker, target.batch->rows(), 1, [&](int64_t item) {
+    const int row = static_cast<int>(item);
+    const float* values = phase.args.qkv.data() + item * heads * head_dim;
+    for (int head = 0; head < heads; ++head, values += head_dim) {
+      if (!writer.IsLocal()) {
+        writer.WriteHead(row, head, values);
+        continue;
+      }
+      for (int dim = 0; dim < head_dim; dim += 16) {
+        writer.WriteLocal(row, head, dim, S::Load(values + dim));
+      }
+    }
+  });
+}
+
+template <class S>
+void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvPhase& phase) {
+  const MatMulRopeWriteKvArgs& args = phase.args;
+  const CpuMatrix& matrix = AsMatrix(args.weight);
+  const RowView input = InputOf(context, args.input, phase.private_input);
+  const HeadWriter<S> writer(args.target, phase.places);
+  const int total_rows = args.target.batch->rows();
+  const int panels_per_head = matrix.panels_per_head();
+  // Pairs within a panel need no other panel: the smaller unit shares out more evenly.
+  const int unit_panels = writer.IsLocal() ? 1 : panels_per_head;
+  const int units = static_cast<int>(matrix.panels().size()) / unit_panels;
+  auto& products = context.scratch.products;
+  if (total_rows <= kTileRows) FetchRows(input, total_rows);
+  ForEachTile(context, units, total_rows, [&](int unit, int first_row, int rows) {
+    for (int p = 0; p < unit_panels; ++p) {
+      const Panel& panel = matrix.panels()[static_cast<size_t>(unit * unit_panels + p)];
+      MultiplyPanel(context, matrix, panel, input, first_row, rows, products[p]);
+      if (args.bias.empty()) continue;
+      const auto bias = LoadBias<S>(args.bias, panel);
+      for (int r = 0; r < rows; ++r) {
+        float* value = products[p] + kPanelRows * r;
+        S::Store(value, S::Add(S::Load(value), bias));
+      }
+    }
+    if (writer.IsLocal()) {
+      const int head = unit / panels_per_head;
+      const int dim = unit % panels_per_head * kPanelRows;
+      for (int r = 0; r < rows; ++r) {
+        writer.WriteLocal(first_row + r, head, dim, S::Load(products[0] + kPanelRows * r));
+      }
+      return;
+    }
+    for (int r = 0; r < rows; ++r) {
+      for (int p = 0; p < unit_panels; ++p) {
+        S::Store(context.scratch.head + 16 * p, S::Load(products[p] + kPanelRows * r));
+      }
+      writer.WriteHead(first_row + r, unit, context.scratch.head);
+    }
+  });
+}
+
+}  // namespace vitrine::cpu

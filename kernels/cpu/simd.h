@@ -1,0 +1,29 @@
+// What the three instruction sets have in common.
+//
+// Kernels are templates over a vocabulary of vector operations: Avx512, Avx2 or Portable, one
+// struct of static functions each, in a header of its own. The vocabulary has 16 lanes of f32 or
+// int32 whatever the registers hold; Panel, for the matrix kernels, is the same with the number of
+// lanes that is natural (16 or 8). Every operation is defined to the last bit, so a kernel gives
+// the same result on all of them:
+//
+//   F, I         16 lanes of f32 and int32; arithmetic is IEEE with denormals as zero
+//   Max(a, b)    a > b ? a : b
+//   Round        to nearest, ties to even, |x| < 2^22
+//   Power2(x, n) x * 2^n for whole n <= 127; 0 for n < -126
+//   ReduceAdd    ((lane i + i+8) + (i+4)) + (i+2)) + (i+1)
+//   Pairs        16 lanes of two bf16; DotPairs adds the odd product first, then the even one, each
+//                with one rounding, as VDPBF16PS does
+//   Dot          acc + sum of 4 products u8 * s8 per lane, for weights up to 128
+//   DotWide      the same for any u8 weight; with kDotWideIsCentred 128 is subtracted from weights
+#pragma once
+
+#define VITRINE_INLINE inline __attribute__((always_inline))
+#define VITRINE_LAMBDA_INLINE __attribute__((always_inline))
+
+namespace vitrine::cpu {
+
+inline constexpr int kPanelRows = 16;     // Outputs of a panel: one per lane.
+inline constexpr int kTileRows = 16;      // Rows of the batch that pass by one decoded block.
+inline constexpr int kBlockColumns = 32;  // Columns of a decoded block.
+
+}  // namespace vitrine::cpu

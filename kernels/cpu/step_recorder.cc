@@ -1,0 +1,171 @@
+#include "kernels/cpu/step_recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/sampling_math.h"
+
+namespace vitrine::cpu {
+namespace {
+
+// The part of a weight stream that is fetched before it is read.
+constexpr size_t kFetchBytes = 8192;
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+const PackedMatrix* WeightOf(const Phase& phase) {
+  return std::visit(
+      [](const auto& op) -> const PackedMatrix* {
+        if constexpr (requires { op.args.weight->layout(); }) return op.args.weight;
+        return nullptr;
+      },
+      phase);
+}
+
+bool IsPrivate(const Phase& phase) {
+  const auto* norm = std::get_if<RmsNormPhase>(&phase);
+  return norm != nullptr && norm->is_private;
+}
+
+void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
+  const EmbedArgs& args = phase.args;
+  const CpuMatrix& table = AsMatrix(args.table);
+  const int64_t columns = table.columns();
+  float* block = context.scratch.columns;
+  const auto rows = static_cast<int64_t>(args.token_ids.size());
+  context.pool.ForEach(context.worker, rows, 1, [&](int64_t row) {
+    const CpuMatrix::Lane place = table.LaneOf(args.token_ids[static_cast<size_t>(row)]);
+    const DType dtype = place.panel->dtype;
+    float* out = args.output.data() + row * columns;
+    for (int64_t k = 0; k < columns; k += kBlockColumns) {
+      context.kernels.decode_block[static_cast<size_t>(dtype)](
+          place.panel->data + k / kBlockColumns * PackedBlockBytes(dtype), block);
+      const int64_t count = std::min<int64_t>(kBlockColumns, columns - k);
+      for (int64_t i = 0; i < count; ++i) {
+        out[k + i] = args.scale * block[i * kPanelRows + place.lane];
+      }
+    }
+  });
+}
+
+void RunGatherRows(const WorkerContext& context, const GatherRowsPhase& phase) {
+  const GatherRowsArgs& args = phase.args;
+  const auto columns = static_cast<size_t>(args.columns);
+  const auto rows = static_cast<int64_t>(args.row_ids.size());
+  context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    const float* source = args.input.data() + static_cast<size_t>(args.row_ids[i]) * columns;
+    std::memcpy(args.output.data() + i * columns, source, columns * sizeof(float));
+  });
+}
+
+void RunSample(const WorkerContext& context, const SamplePhase& phase) {
+  const SampleArgs& args = phase.args;
+  const auto vocabulary = static_cast<size_t>(args.vocabulary);
+  const auto rows = static_cast<int64_t>(args.rows.size());
+  context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    args.token_ids.data()[i] =
+        SampleToken({args.logits.data() + i * vocabulary, vocabulary}, args.rows[i]);
+  });
+}
+
+}  // namespace
+
+StepRecorder::StepRecorder(ThreadPool& pool, const KernelTable& kernels,
+                           std::span<WorkerScratch> scratch)
+    : pool_(pool), kernels_(kernels), scratch_(scratch) {
+  phases_.reserve(kMaxPhases);
+}
+
+void StepRecorder::Add(const Phase& phase) {
+  // Places and plans of the phase are in use: they must outlive a flush that it causes, so the list
+  // is flushed when it is full, not when the next phase finds it full.
+  phases_.push_back(phase);
+  if (phases_.size() == kMaxPhases) Flush();
+}
+
+const RowPlace* StepRecorder::PlacesOf(const PagedBatch& batch, const KvStorageSpec& kv) {
+  for (size_t i = 0; i < places_in_use_; ++i) {
+    if (places_[i].batch == &batch && places_[i].num_blocks == kv.num_blocks) {
+      return places_[i].rows.data();
+    }
+  }
+  if (places_in_use_ == kMaxPlans) Flush();
+  Places& places = places_[places_in_use_++];
+  places.batch = &batch;
+  places.num_blocks = kv.num_blocks;
+  places.rows.resize(static_cast<size_t>(batch.rows()));
+  ForEachPlace(batch, kv.num_blocks, [&](int row, const RowPlace& place) {
+    places.rows[static_cast<size_t>(row)] = place;
+  });
+  return places.rows.data();
+}
+
+AttentionPlan* StepRecorder::PlanOf(const AttentionShape& shape) {
+  for (size_t i = 0; i < plans_in_use_; ++i) {
+    if (plans_[i].shape() == shape) return &plans_[i];
+  }
+  if (plans_in_use_ == kMaxPlans) Flush();
+  AttentionPlan& plan = plans_[plans_in_use_++];
+  plan.Build(shape, pool_.workers());
+  return &plan;
+}
+
+void StepRecorder::Flush() {
+  if (!phases_.empty()) {
+    pool_.Run([](void* self, int worker) { static_cast<StepRecorder*>(self)->RunWorker(worker); },
+              this);
+  }
+  phases_.clear();
+  places_in_use_ = 0;
+  plans_in_use_ = 0;
+}
+
+void StepRecorder::RunWorker(int worker) {
+  const WorkerContext context{pool_, kernels_, worker, scratch_[static_cast<size_t>(worker)]};
+  for (size_t i = 0; i < phases_.size(); ++i) {
+    RunPhase(context, phases_[i]);
+    const bool is_last = i + 1 == phases_.size();  // Run itself ends with a barrier.
+    if (is_last || IsPrivate(phases_[i])) continue;
+    FetchWeightsAfter(context, i);
+    pool_.Barrier();
+  }
+}
+
+void StepRecorder::RunPhase(const WorkerContext& context, const Phase& phase) {
+  std::visit(
+      Overloaded{
+          [&](const EmbedPhase& op) { RunEmbed(context, op); },
+          [&](const GatherRowsPhase& op) { RunGatherRows(context, op); },
+          [&](const RmsNormPhase& op) { kernels_.rms_norm(context, op); },
+          [&](const MatMulPhase& op) { kernels_.mat_mul(context, op); },
+          [&](const ActivatedMatMulPhase& op) { kernels_.activated_mat_mul(context, op); },
+          [&](const RopeWriteKvPhase& op) { kernels_.rope_write_kv(context, op); },
+          [&](const MatMulRopeWriteKvPhase& op) { kernels_.mat_mul_rope_write_kv(context, op); },
+          [&](const PagedAttentionPhase& op) { kernels_.paged_attention(context, op); },
+          [&](const QuantizePhase& op) { kernels_.quantize(context, op); },
+          [&](const SamplePhase& op) { RunSample(context, op); },
+      },
+      phase);
+}
+
+void StepRecorder::FetchWeightsAfter(const WorkerContext& context, size_t phase) {
+  size_t next = phase + 1;
+  if (IsPrivate(phases_[next]) && next + 1 < phases_.size()) ++next;
+  const PackedMatrix* weight = WeightOf(phases_[next]);
+  if (weight == nullptr) return;
+  const std::vector<Panel>& panels = AsMatrix(weight).panels();
+  const int64_t first = pool_.RangeBegin(context.worker, static_cast<int64_t>(panels.size()));
+  const uint8_t* begin = panels[static_cast<size_t>(first)].data;
+  for (size_t offset = 0; offset < kFetchBytes; offset += 64) {
+    __builtin_prefetch(begin + offset);
+  }
+}
+
+}  // namespace vitrine::cpu
