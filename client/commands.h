@@ -16,5 +16,6 @@ CommandFunction RunTokenize;
 CommandFunction RunDescribe;
 CommandFunction RunLoad;
 CommandFunction RunHealth;
+CommandFunction RunBench;
 
 }  // namespace vitrine::client

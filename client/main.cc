@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"describe", "the model served, its limits and abilities", RunDescribe},
     {"load", "how busy the server is", RunLoad},
     {"health", "whether the server takes requests", RunHealth},
+    {"bench", "sends a load and prints throughput and latencies", RunBench},
 };
 
 const Command* FindCommand(std::string_view name) {

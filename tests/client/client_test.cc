@@ -233,7 +233,7 @@ TEST_F(ClientTest, InterruptCancelsTheRequest) {
 }
 
 TEST_F(ClientTest, TimeoutEndsTheRequest) {
-  const Outcome outcome = Run({"generate", "--timeout=300ms", "endless"});
+  const Outcome outcome = Run({"generate", "--timeout=1s", "endless"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, StartsWith("more "));
   EXPECT_THAT(outcome.err, HasSubstr("DEADLINE_EXCEEDED"));

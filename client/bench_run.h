@@ -1,0 +1,40 @@
+// Sends a workload to a server and takes the times.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/bench_report.h"
+#include "client/bench_workload.h"
+#include "client/cancellation.h"
+#include "client/generate_client.h"
+
+namespace vitrine::client {
+
+// A single request beside the load, reported on its own.
+struct Injection {
+  std::string label;
+  std::chrono::nanoseconds at{0};  // After the start.
+  uint32_t prompt_tokens = 1;
+  uint32_t output_tokens = 1;
+};
+
+struct BenchOptions {
+  // Exactly one: requests under way at once, or mean arrivals per second.
+  std::optional<uint32_t> concurrency;
+  std::optional<double> rate;
+  // At least one: how many, and until when new ones are sent.
+  std::optional<uint64_t> requests;
+  std::optional<std::chrono::nanoseconds> duration;
+  std::vector<Injection> injections;  // By time.
+  bool show_progress = true;
+};
+
+// Blocks until every request has ended. `cancellation` stops sending and cancels what is under way.
+std::vector<RequestRecord> RunBenchmark(GenerateClient* client, const Workload& workload,
+                                        const BenchOptions& options, Cancellation* cancellation);
+
+}  // namespace vitrine::client
