@@ -1,0 +1,118 @@
+#include "tests/kernels/attention_oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace vitrine::testing {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Fast numerics may take queries and softmax weights in bf16.
+double OperandRounding(const BackendCase& backend_case) {
+  return backend_case.backend != "reference" && backend_case.is_fast() ? kBf16Rounding : 0.0;
+}
+
+Bounded Score(const BackendCase& backend_case, const AttentionOptions& options,
+              std::span<const float> q, std::span<const float> k) {
+  double dot = 0;
+  double magnitude = 0;
+  for (size_t d = 0; d < q.size(); ++d) {
+    dot += double{q[d]} * k[d];
+    magnitude += std::fabs(double{q[d]} * k[d]);
+  }
+  const double scale = options.scale;
+  Bounded score{scale * dot, 0};
+  // Sum over head_dim, the scale, and a factor log2(e) that a backend may fold into it.
+  const double relative =
+      OperandRounding(backend_case) + (static_cast<double>(q.size()) + 4) * kF32Rounding;
+  score.error = std::fabs(scale) * magnitude * relative;
+  if (options.softcap != 0.0f) {
+    score.value = options.softcap * std::tanh(score.value / options.softcap);
+    score.error += 8 * kF32Rounding * std::fabs(options.softcap);  // tanh has slope 1 at most.
+  }
+  return score;
+}
+
+// An upper bound of |exp(x) - 1| for |x| <= e.
+double ExpError(double e) { return std::expm1(e); }
+
+}  // namespace
+
+AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptions& options,
+                           const HeadShape& shape, const SequenceKv& kv, std::span<const float> q,
+                           int head, int position) {
+  const auto head_dim = static_cast<size_t>(shape.head_dim);
+  const auto kv_head = static_cast<size_t>(head / (shape.num_heads / shape.num_kv_heads));
+  const auto offset = [&](int key) {
+    return (static_cast<size_t>(key) * static_cast<size_t>(shape.num_kv_heads) + kv_head) *
+           head_dim;
+  };
+  AttentionRow row;
+  const int first = options.window == 0 ? 0 : std::max(0, position - options.window + 1);
+  double largest = -kInfinity;
+  double score_error = 0;
+  for (int key = 0; key <= position; ++key) {
+    Bounded score{-kInfinity, 0};
+    if (key >= first) {
+      score = Score(backend_case, options, q, std::span(kv.keys).subspan(offset(key), head_dim));
+      if (!options.alibi_slopes.empty()) {
+        const double bias =
+            double{options.alibi_slopes[static_cast<size_t>(head)]} * (key - position);
+        score.value += bias;
+        score.error += 3 * kF32Rounding * (std::fabs(bias) + std::fabs(score.value));
+      }
+      // Differences to the maximum are formed in f32, perhaps in units of log 2.
+      score.error += 4 * kF32Rounding * std::fabs(score.value);
+      largest = std::max(largest, score.value);
+      score_error = std::max(score_error, score.error);
+    }
+    row.scores.push_back(score);
+  }
+  const bool has_sink = !options.sinks.empty();
+  const double sink = has_sink ? double{options.sinks[static_cast<size_t>(head)]} : -kInfinity;
+  if (has_sink) {
+    largest = std::max(largest, sink);
+    score_error = std::max(score_error, 8 * kF32Rounding * std::fabs(sink));
+  }
+  double sum = has_sink ? std::exp(sink - largest) : 0.0;
+  for (const Bounded& score : row.scores) sum += std::exp(score.value - largest);
+  row.log_sum_exp.value = largest + std::log(sum);
+  // Every exponential is off by the error of its score and of the maximum and by a few roundings
+  // for the function itself; sums run over segments of 256 keys.
+  const double segments = (position + 256) / 256;
+  const double sum_error = (256 + segments + 16) * kF32Rounding;
+  const double term_error =
+      ExpError(score_error + 4 * kF32Rounding * std::fabs(largest)) + sum_error;
+  row.log_sum_exp.error = term_error + OperandRounding(backend_case) +
+                          8 * kF32Rounding * (std::fabs(row.log_sum_exp.value) + 1);
+  std::vector<double> magnitudes(head_dim);
+  row.output.resize(head_dim);
+  for (int key = 0; key <= position; ++key) {
+    const Bounded& score = row.scores[static_cast<size_t>(key)];
+    const double weight = std::exp(score.value - row.log_sum_exp.value);
+    // Subnormal terms may be flushed.
+    row.weights.push_back(
+        {weight, weight * ExpError(score.error + row.log_sum_exp.error) + 0x1p-120});
+    for (size_t d = 0; d < head_dim; ++d) {
+      const double value = kv.values[offset(key) + d];
+      row.output[d].value += weight * value;
+      magnitudes[d] += weight * std::fabs(value);
+    }
+  }
+  // Numerator and denominator are sums of such terms, and the weights may be in bf16.
+  const double output_error = 2 * term_error + 2 * OperandRounding(backend_case);
+  for (size_t d = 0; d < head_dim; ++d) {
+    row.output[d].error = magnitudes[d] * output_error + 0x1p-100;
+  }
+  return row;
+}
+
+std::vector<float> AsStored(DType dtype, std::vector<float> values) {
+  if (dtype == DType::kF32) return values;
+  for (float& value : values) value = FloatFromBf16(Bf16FromFloat(value));
+  return values;
+}
+
+}  // namespace vitrine::testing

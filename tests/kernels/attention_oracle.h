@@ -1,0 +1,44 @@
+// Attention in f64 from its definition, with bounds for what a backend may differ by.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/dtype.h"
+#include "tests/kernels/backends.h"
+#include "tests/kernels/paged.h"
+
+namespace vitrine::testing {
+
+struct AttentionOptions {
+  float scale = 1.0f;
+  float softcap = 0.0f;
+  int window = 0;
+  std::vector<float> sinks{};         // [num_heads], or empty
+  std::vector<float> alibi_slopes{};  // [num_heads], or empty
+};
+
+// Keys and values of one sequence from position 0 on, as the cache stores them.
+struct SequenceKv {
+  std::vector<float> keys{};    // [positions, num_kv_heads, head_dim]
+  std::vector<float> values{};  // the same
+};
+
+struct AttentionRow {
+  std::vector<Bounded> scores{};   // [position + 1]; of keys outside the window: -infinity
+  std::vector<Bounded> weights{};  // [position + 1]
+  std::vector<Bounded> output{};   // [head_dim]
+  Bounded log_sum_exp{};
+};
+
+// One query head of the row at `position`; `q` is that head's [head_dim].
+AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptions& options,
+                           const HeadShape& shape, const SequenceKv& kv, std::span<const float> q,
+                           int head, int position);
+
+// What a cache of `dtype` makes of values.
+std::vector<float> AsStored(DType dtype, std::vector<float> values);
+
+}  // namespace vitrine::testing

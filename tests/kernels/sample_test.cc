@@ -1,0 +1,95 @@
+#include "kernels/sample.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/sampling_math.h"
+#include "tests/kernels/backends.h"
+
+namespace vitrine::testing {
+namespace {
+
+class SampleTest : public ::testing::TestWithParam<BackendCase> {};
+
+std::vector<SampleRow> RandomRows(int count, Random& random) {
+  std::vector<SampleRow> rows;
+  for (int r = 0; r < count; ++r) {
+    rows.push_back({.temperature = r % 4 == 0 ? 0.0f : 0.3f + 0.1f * static_cast<float>(r % 20),
+                    .top_k = r % 3 == 0 ? 0 : 1 + random.Below(100),
+                    .top_p = r % 2 == 0 ? 1.0f : 0.01f * static_cast<float>(1 + random.Below(99)),
+                    .min_p = r % 5 == 0 ? 0.05f : 0.0f,
+                    .seed = static_cast<uint64_t>(random.Below(1 << 30)),
+                    .choice = static_cast<uint32_t>(r % 3),
+                    .position = r});
+  }
+  return rows;
+}
+
+std::vector<int32_t> Drawn(const BackendCase& backend_case, std::span<const float> logits,
+                           std::span<const SampleRow> rows, int vocabulary, int threads = 2) {
+  Harness harness(backend_case, threads);
+  const DeviceSpan<int32_t> ids = harness.Integers(static_cast<int64_t>(rows.size()));
+  harness->Sample(
+      {.logits = harness.Upload(logits), .rows = rows, .vocabulary = vocabulary, .token_ids = ids});
+  return harness.Download(ids);
+}
+
+TEST_P(SampleTest, EveryBackendDrawsTheDefinedToken) {
+  for (const int vocabulary : {1, 2, 17, 1000, 49152, 151936}) {
+    SCOPED_TRACE(vocabulary);
+    Random random(static_cast<uint32_t>(vocabulary));
+    const int count = vocabulary > 40000 ? 9 : 33;
+    const std::vector<SampleRow> rows = RandomRows(count, random);
+    std::vector<float> logits = random.Normal(int64_t{count} * vocabulary, 3.0f);
+    for (size_t i = 0; i < logits.size(); i += 3) logits[i] = std::round(logits[i]);  // Ties.
+    std::vector<int32_t> expected;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const auto size = static_cast<size_t>(vocabulary);
+      expected.push_back(SampleToken(std::span(logits).subspan(r * size, size), rows[r]));
+    }
+    EXPECT_EQ(Drawn(GetParam(), logits, rows, vocabulary, 1), expected);
+    EXPECT_EQ(Drawn(GetParam(), logits, rows, vocabulary, 2), expected);
+    // Alone in its batch a row draws the same.
+    const auto last = static_cast<size_t>(count - 1);
+    EXPECT_EQ(Drawn(GetParam(), std::span(logits).last(static_cast<size_t>(vocabulary)),
+                    std::span(rows).subspan(last), vocabulary),
+              std::vector<int32_t>{expected.back()});
+  }
+}
+
+TEST_P(SampleTest, TiesGoToTheLowestIdWhereverTheyAre) {
+  constexpr int kVocabulary = 1000;
+  for (const int first : {0, 1, 15, 16, 511, 998}) {
+    std::vector<float> logits(kVocabulary, -1.0f);
+    logits[static_cast<size_t>(first)] = 2.0f;
+    logits[kVocabulary - 1] = 2.0f;
+    EXPECT_EQ(Drawn(GetParam(), logits, std::vector<SampleRow>(1), kVocabulary),
+              std::vector<int32_t>{first});
+  }
+}
+
+TEST_P(SampleTest, UnusableRowsGetNoTokenAndDisturbNoOther) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr int kVocabulary = 100;
+  for (const float temperature : {0.0f, 1.0f}) {
+    Random random(5);
+    std::vector<float> logits = random.Normal(4 * kVocabulary);
+    const std::vector<SampleRow> rows(4, {.temperature = temperature, .seed = 3});
+    const std::vector<int32_t> usable = Drawn(GetParam(), logits, rows, kVocabulary);
+    logits[0 * kVocabulary + 99] = std::nanf("");
+    logits[1 * kVocabulary + 50] = kInfinity;
+    for (size_t i = 0; i < kVocabulary; ++i) logits[2 * kVocabulary + i] = -kInfinity;
+    EXPECT_EQ(Drawn(GetParam(), logits, rows, kVocabulary),
+              (std::vector<int32_t>{kNoToken, kNoToken, kNoToken, usable[3]}));
+  }
+}
+
+VITRINE_INSTANTIATE_BACKENDS(SampleTest);
+
+}  // namespace
+}  // namespace vitrine::testing
