@@ -21,8 +21,12 @@ step() { printf '== %dm%02ds: %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 configure() {
   local folder=$1
   shift
-  cmake -S . -B "$folder" -G Ninja "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
-  rm -f "$folder.log"
+  local log=$folder.log
+  if ! cmake -S . -B "$folder" -G Ninja -DVITRINE_BUILD_TESTS=ON "$@" >"$log" 2>&1; then
+    cat "$log"
+    exit 1
+  fi
+  rm -f "$log"
 }
 
 # run_tests BUILD_FOLDER [CTEST_OPTION...]
@@ -56,7 +60,8 @@ sanitize() {
   step "tests with thread sanitizer"
   run_tests build-tsan -L '^tsan$'
   step "build with address and undefined-behaviour sanitizers"
-  configure build-asan "${clang[@]}" -DVITRINE_SANITIZE=address,undefined
+  configure build-asan "${clang[@]}" -DVITRINE_SANITIZE=address,undefined \
+    -DVITRINE_BUILD_FUZZERS=ON
   cmake --build build-asan -j "$jobs"
   step "format and lint"
   tests/lint.sh build-asan
