@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace vitrine {
@@ -15,13 +16,9 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const BackendOptions& /*options*/) {
-  return absl::UnavailableError("no usable CUDA device: the cuda backend is not built in");
-}
-
 absl::StatusOr<std::unique_ptr<Backend>> CreateAuto(const BackendOptions& options) {
-  absl::StatusOr<std::unique_ptr<Backend>> cuda = CreateCuda(options);
-  return absl::IsUnavailable(cuda.status()) ? CreateCpuBackend(options) : std::move(cuda);
+  absl::StatusOr<std::unique_ptr<Backend>> device = cuda::CreateCudaBackend(options);
+  return absl::IsUnavailable(device.status()) ? CreateCpuBackend(options) : std::move(device);
 }
 
 }  // namespace
@@ -34,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(std::string_view name,
   }
   if (name == "auto") return CreateAuto(options);
   if (name == "cpu") return CreateCpuBackend(options);
-  if (name == "cuda") return CreateCuda(options);
+  if (name == "cuda") return cuda::CreateCudaBackend(options);
   if (name == "reference") return CreateReferenceBackend(options);
   return absl::InvalidArgumentError(absl::StrCat(
       "backend must be auto, cpu, cuda or reference, not \"", std::string(name), "\""));

@@ -81,6 +81,17 @@ __device__ inline float QuadSum(float v) {
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 }
 
+// Sum of the calling lane's and all lower lanes' values. All 32 lanes must call.
+template <class T>
+__device__ T WarpInclusiveSum(T v) {
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const T other = __shfl_up_sync(0xffffffffu, v, distance);
+    if (lane >= distance) v += other;
+  }
+  return v;
+}
+
 // All kThreads threads of a one-dimensional block must call; every thread receives the result.
 // `scratch` is shared memory; it may be reused after the call without a further barrier.
 template <class Op, int kThreads, class T>

@@ -6,9 +6,28 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/vector_io.h"
 
 namespace vitrine::faults {
+
+// 16-byte loads and stores of eight bf16 values.
+__device__ inline void LoadBf16x8(float (&f)[8], const __nv_bfloat16* src) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(src);
+  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
+  GPU_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = __bfloat1622float2(pairs[i]);
+    f[2 * i] = pair.x;
+    f[2 * i + 1] = pair.y;
+  }
+}
+
+__device__ inline void StoreBf16x8(__nv_bfloat16* dst, const float (&f)[8]) {
+  uint4 raw;
+  auto* pairs = reinterpret_cast<__nv_bfloat162*>(&raw);
+  GPU_UNROLL
+  for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(f[2 * i], f[2 * i + 1]);
+  *reinterpret_cast<uint4*>(dst) = raw;
+}
 
 enum class Fault {
   kNone,
@@ -63,14 +82,14 @@ __global__ void NormKernel(const __nv_bfloat16* x, __nv_bfloat16* y, int hidden)
   for (int v = threadIdx.x; v < end; v += kThreads) {
     int at = v * 8;
     if (kFault == Fault::kMisalignedVector && v != vectors - 1) at += 2;
-    gpu::LoadBf16x8(f, row + at);
+    LoadBf16x8(f, row + at);
     for (int i = 0; i < 8; ++i) sum += f[i] * f[i];
   }
   const float scale = rsqrtf(RowSum<kFault, kThreads>(sum) / hidden);
   for (int v = threadIdx.x; v < vectors; v += kThreads) {
-    gpu::LoadBf16x8(f, row + v * 8);
+    LoadBf16x8(f, row + v * 8);
     for (int i = 0; i < 8; ++i) f[i] *= scale;
-    gpu::StoreBf16x8(y + size_t{blockIdx.x} * hidden + v * 8, f);
+    StoreBf16x8(y + size_t{blockIdx.x} * hidden + v * 8, f);
   }
 }
 

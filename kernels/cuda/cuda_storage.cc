@@ -1,0 +1,160 @@
+#include "kernels/cuda/cuda_storage.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/weight_packing.h"
+
+namespace vitrine::cuda {
+namespace {
+
+void FreeDevice(void* /*context*/, void* data, size_t /*bytes*/) { CheckCuda(cudaFree(data)); }
+
+template <class T>
+absl::StatusOr<Buffer> Upload(const std::vector<T>& values, cudaStream_t stream) {
+  const size_t bytes = values.size() * sizeof(T);
+  absl::StatusOr<Buffer> buffer = AllocateDevice(bytes, stream);
+  if (!buffer.ok() || bytes == 0) return buffer;
+  CheckCuda(cudaMemcpyAsync(buffer->As<std::byte>().data(), values.data(), bytes,
+                            cudaMemcpyHostToDevice, stream));
+  CheckCuda(cudaStreamSynchronize(stream));
+  return buffer;
+}
+
+std::vector<SourceRow> RowsOf(const MatrixPart& part) {
+  std::vector<SourceRow> rows(static_cast<size_t>(part.rows));
+  const size_t row_bytes = RowBytes(part.dtype, part.columns);
+  for (size_t r = 0; r < rows.size(); ++r) rows[r] = {part.data + r * row_bytes, part.dtype};
+  return rows;
+}
+
+// The rows of one piece and the parts they come from.
+struct PieceSource {
+  std::vector<SourceRow> rows;
+  std::vector<DType> dtypes;
+  std::string names;
+  WeightFormat format = WeightFormat::kF32Columns;
+  int outputs = 0;
+
+  void Append(const MatrixPart& part) {
+    const std::vector<SourceRow> more = RowsOf(part);
+    rows.insert(rows.end(), more.begin(), more.end());
+    dtypes.push_back(part.dtype);
+    absl::StrAppend(&names, names.empty() ? "" : ", ", part.name);
+    outputs += static_cast<int>(part.rows);
+  }
+};
+
+std::vector<PieceSource> PiecesOf(const MatrixSource& source, Numerics numerics) {
+  std::vector<PieceSource> pieces;
+  for (const MatrixPart& part : source.parts) {
+    const bool joins =
+        !pieces.empty() && (numerics == Numerics::kExact || source.layout == RowLayout::kGateUp ||
+                            pieces.back().dtypes.back() == part.dtype);
+    if (!joins) pieces.emplace_back();
+    pieces.back().Append(part);
+  }
+  for (PieceSource& piece : pieces) {
+    if (source.layout == RowLayout::kGateUp) piece.outputs /= 2;
+    if (numerics == Numerics::kExact) continue;
+    piece.format = FormatFor(piece.dtypes);
+    if (source.layout == RowLayout::kGateUp) {
+      const std::span<const SourceRow> rows(piece.rows);
+      const auto half = static_cast<size_t>(piece.outputs);
+      piece.rows = InterleaveGateUp(rows.first(half), rows.subspan(half));
+    }
+  }
+  return pieces;
+}
+
+absl::StatusOr<CudaMatrix::Piece> CreatePiece(const PieceSource& source, int64_t columns,
+                                              cudaStream_t stream) {
+  const bool is_f16 = std::ranges::all_of(source.dtypes, [](DType t) { return t == DType::kF16; });
+  if (source.format == WeightFormat::kF16 && !is_f16 && !FitsF16(source.rows, columns)) {
+    const std::string_view dtype = TraitsOf(source.dtypes[0]).name;
+    return absl::UnimplementedError(absl::StrCat("the cuda backend stores ", std::string(dtype),
+                                                 " weights as F16, but ", source.names,
+                                                 " has values beyond 65504"));
+  }
+  const HostWeights host = PackRows(source.format, source.rows, columns);
+  absl::StatusOr<Buffer> values = Upload(host.values, stream);
+  if (!values.ok()) return values.status();
+  absl::StatusOr<Buffer> scales = Upload(host.scales, stream);
+  if (!scales.ok()) return scales.status();
+  absl::StatusOr<Buffer> minima = Upload(host.minima, stream);
+  if (!minima.ok()) return minima.status();
+  const DeviceWeights weights{.format = host.format,
+                              .values = values->As<std::byte>().data(),
+                              .scales = scales->As<__half>().data(),
+                              .minima = minima->As<__half>().data(),
+                              .rows = host.rows,
+                              .columns = host.columns};
+  return CudaMatrix::Piece{.first_output = 0,
+                           .outputs = source.outputs,
+                           .weights = weights,
+                           .values = *std::move(values),
+                           .scales = *std::move(scales),
+                           .minima = *std::move(minima)};
+}
+
+}  // namespace
+
+absl::StatusOr<Buffer> AllocateDevice(size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return Buffer();
+  void* data = nullptr;
+  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+    cudaGetLastError();  // Or it would be reported by the next launch.
+    size_t free = 0, total = 0;
+    CheckCuda(cudaMemGetInfo(&free, &total));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", bytes,
+                                                     " bytes of device memory: ", free, " of ",
+                                                     total, " bytes are free"));
+  }
+  CheckCuda(cudaMemsetAsync(data, 0, bytes, stream));
+  return Buffer(data, bytes, &FreeDevice, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaMatrix::Create(const MatrixSource& source,
+                                                                 Numerics numerics,
+                                                                 cudaStream_t stream) {
+  int64_t rows = 0;
+  for (const MatrixPart& part : source.parts) rows += part.rows;
+  const int64_t columns = source.parts[0].columns;
+  std::unique_ptr<CudaMatrix> matrix(new CudaMatrix(rows, columns, source.layout));
+  int first_output = 0;
+  for (const PieceSource& piece_source : PiecesOf(source, numerics)) {
+    absl::StatusOr<Piece> piece = CreatePiece(piece_source, columns, stream);
+    if (!piece.ok()) return piece.status();
+    piece->first_output = first_output;
+    first_output += piece->outputs;
+    matrix->pieces_.push_back(*std::move(piece));
+  }
+  return matrix;
+}
+
+size_t CudaMatrix::bytes() const {
+  size_t sum = 0;
+  for (const Piece& piece : pieces_) {
+    sum += piece.values.bytes() + piece.scales.bytes() + piece.minima.bytes();
+  }
+  return sum;
+}
+
+int CudaRows::Stride(int columns) {
+  return (columns + kBlockColumns - 1) / kBlockColumns * kBlockColumns;
+}
+
+size_t CudaRows::Bytes(const RowBufferSpec& spec, Numerics numerics) {
+  const size_t element = numerics == Numerics::kExact ? sizeof(float) : sizeof(__nv_bfloat16);
+  return static_cast<size_t>(spec.max_rows) * static_cast<size_t>(Stride(spec.columns)) * element;
+}
+
+size_t CudaKv::LayerElements(const KvStorageSpec& spec) {
+  return size_t{2} * static_cast<size_t>(spec.num_blocks) * static_cast<size_t>(spec.num_kv_heads) *
+         kKvBlockTokens * static_cast<size_t>(spec.head_dim);
+}
+
+}  // namespace vitrine::cuda

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/paged_layout.h"
+
+namespace vitrine::cuda {
+
+// RopeWriteKv of kernels/rope_write_kv.h. T, the type of the cache: float or __nv_bfloat16.
+template <class T>
+struct RopeWriteKvParams {
+  const float* qkv = nullptr;      // [rows, heads + 2 kv_heads, head_dim]
+  const float* cosines = nullptr;  // [positions, rotary_dim / 2]
+  const float* sines = nullptr;    // [positions, rotary_dim / 2]
+  DeviceBatch batch;
+  PagedKv<T> kv;
+  float* q = nullptr;  // [rows, heads, head_dim]
+  int heads = 0;
+  int rotary_dim = 0;
+  bool interleaved = false;  // Pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2).
+};
+template <class T>
+void RopeWriteKv(const RopeWriteKvParams<T>& params, cudaStream_t stream);
+
+}  // namespace vitrine::cuda

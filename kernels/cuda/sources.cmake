@@ -1,0 +1,19 @@
+# The kernels, one op per file: compiled by nvcc for devices, and as C++ for the emulator.
+set(VITRINE_CUDA_KERNELS
+  attention_decode
+  attention_prefill
+  attention_scalar
+  embed
+  gather_rows
+  mat_mul_exact
+  mat_mul_large
+  mat_mul_small
+  rms_norm
+  rope_write_kv
+  sample)
+# Host code of the backend, which sees kernels through their launchers alone.
+set(VITRINE_CUDA_HOST_SOURCES
+  cuda_backend.cc
+  cuda_storage.cc
+  staging.cc
+  weight_packing.cc)

@@ -1,0 +1,77 @@
+// How host memory reaches kernels without a synchronisation.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/cuda_check.h"
+
+namespace vitrine::cuda {
+
+struct CudaFree {
+  void operator()(void* data) const { CheckCuda(cudaFree(data)); }
+};
+struct CudaFreeHost {
+  void operator()(void* data) const { CheckCuda(cudaFreeHost(data)); }
+};
+
+// Device memory that grows to the largest size asked for, which waits for the device; a step that
+// is no larger than an earlier one allocates nothing.
+class GrowingMemory {
+ public:
+  explicit GrowingMemory(cudaStream_t stream) : stream_(stream) {}
+
+  // Contents are lost when it grows.
+  void* Reserve(size_t bytes);
+
+ private:
+  cudaStream_t stream_;
+  size_t bytes_ = 0;
+  std::unique_ptr<void, CudaFree> data_;
+};
+
+// Copies of the host arrays of the steps that are under way. An array goes through pinned memory,
+// so its upload overlaps with the host, and the layers of a step share one copy.
+class Staging {
+ public:
+  explicit Staging(cudaStream_t stream) : stream_(stream) {}
+
+  // The array in device memory, valid for what is enqueued until the next Reset.
+  template <class T>
+  const T* Stage(std::span<const T> array) {
+    return static_cast<const T*>(StageBytes(array.data(), array.size_bytes()));
+  }
+
+  // Everything enqueued must be complete.
+  void Reset();
+
+ private:
+  // Pinned memory and its counterpart on the device.
+  struct Chunk {
+    size_t bytes;
+    std::unique_ptr<std::byte, CudaFreeHost> host;
+    std::unique_ptr<std::byte, CudaFree> device;
+  };
+  struct Staged {
+    const void* source;
+    size_t bytes;
+    const std::byte* host;
+    const std::byte* device;
+  };
+
+  const void* StageBytes(const void* source, size_t bytes);
+  Chunk& ChunkWith(size_t bytes);
+
+  cudaStream_t stream_;
+  std::vector<Chunk> chunks_;
+  size_t chunk_ = 0;  // The one that is being filled, up to used_.
+  size_t used_ = 0;
+  std::vector<Staged> staged_;
+};
+
+}  // namespace vitrine::cuda
