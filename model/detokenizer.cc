@@ -17,12 +17,19 @@ struct Classified {
 
 uint8_t ByteAt(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
+// The first two of the three bytes that a surrogate would take.
+bool IsCutSurrogate(std::string_view text) {
+  return text.size() == 2 && ByteAt(text, 0) == 0xED && ByteAt(text, 1) >= 0xA0 &&
+         ByteAt(text, 1) <= 0xBF;
+}
+
 // Classifies the sequence at the start of `text`, which is not empty (Unicode 15, table 3-7).
 Classified Classify(std::string_view text) {
   const uint8_t lead = ByteAt(text, 0);
   if (lead < 0x80) return {Sequence::kComplete, 1};
   if (lead < 0xC2 || lead > 0xF4) return {Sequence::kIllFormed, 1};
   const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (IsCutSurrogate(text)) return {Sequence::kIncomplete, 2};
   // Only the second byte has a narrower range: no overlong forms, no surrogates, nothing above
   // U+10FFFF.
   uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
@@ -71,9 +78,11 @@ std::string Utf8Stream::Append(std::string_view bytes) {
 }
 
 std::string Utf8Stream::Flush() {
-  if (held_.empty()) return {};
+  std::string text;
+  if (!held_.empty()) text += kReplacement;
+  if (IsCutSurrogate(held_)) text += kReplacement;
   held_.clear();
-  return std::string(kReplacement);
+  return text;
 }
 
 size_t FindInvalidUtf8(std::string_view text) {

@@ -23,6 +23,8 @@ constexpr PreTokenizer kRules[] = {
 
 }  // namespace
 
+std::span<const PreTokenizer> PreTokenizers() { return kRules; }
+
 const PreTokenizer* FindPreTokenizer(std::string_view name) {
   for (const PreTokenizer& rule : kRules) {
     if (rule.name == name) return &rule;

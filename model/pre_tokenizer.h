@@ -29,7 +29,10 @@ struct PreTokenizer {
 
 inline constexpr size_t kMaxPreTokenizerStages = 6;
 
-// Null when the rule is not known. The result lives for ever.
+// All rules; they live for ever.
+std::span<const PreTokenizer> PreTokenizers();
+
+// Null when the rule is not known.
 const PreTokenizer* FindPreTokenizer(std::string_view name);
 
 // Iterates over the pre-tokens of one text, which must be well-formed UTF-8 and outlive this.

@@ -25,30 +25,29 @@ struct Unexpanded {
 
 TokenMatcher::TokenMatcher(const TokenTexts& tokens) : states_(1), from_root_(256, kRoot) {
   auto sorted = tokens;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+  const auto by_byte = [](char a, char b) {
+    return static_cast<uint8_t>(a) < static_cast<uint8_t>(b);
+  };
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
     return std::lexicographical_compare(a.first.rbegin(), a.first.rend(), b.first.rbegin(),
-                                        b.first.rend());
+                                        b.first.rend(), by_byte);
   });
   // Breadth first, so that the fallback of a state is complete before the state is.
   std::vector<Unexpanded> pending = {{0, sorted.size(), 0}};
   for (uint32_t state = 0; state < states_.size(); ++state) {
     auto [token, end, depth] = pending[state];
-    if (token < end && state != kRoot && sorted[token].first.size() == depth) {
-      states_[state].longest_match = depth;
-      states_[state].match_id = sorted[token].second;
-      while (token < end && sorted[token].first.size() == depth) ++token;
-    }
+    const bool is_token = state != kRoot && sorted[token].first.size() == depth;
+    const State& suffix = states_[states_[state].fallback];
+    states_[state].longest_match = is_token ? depth : suffix.longest_match;
+    states_[state].match_id = is_token ? sorted[token].second : suffix.match_id;
+    while (token < end && sorted[token].first.size() == depth) ++token;
     states_[state].first_edge = static_cast<uint32_t>(edges_.size());
     while (token < end) {
       const uint8_t byte = ByteFromEnd(sorted[token].first, depth);
       const size_t first = token;
       while (token < end && ByteFromEnd(sorted[token].first, depth) == byte) ++token;
       const auto target = static_cast<uint32_t>(states_.size());
-      const uint32_t fallback = state == kRoot ? kRoot : Step(states_[state].fallback, byte);
-      const State& suffix = states_[fallback];
-      states_.push_back({.fallback = fallback,
-                         .longest_match = suffix.longest_match,
-                         .match_id = suffix.match_id});
+      states_.push_back({.fallback = state == kRoot ? kRoot : Step(states_[state].fallback, byte)});
       edges_.push_back({byte, target});
       pending.push_back({first, token, depth + 1});
       if (state == kRoot) from_root_[byte] = target;
