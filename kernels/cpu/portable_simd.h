@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "kernels/cpu/simd.h"
 #include "kernels/dtype.h"
@@ -22,226 +21,177 @@ struct Portable {
   static constexpr int kAttentionVectors = 1;
 
   using Panel = Portable;
-  struct F {
-    float lane[16];
-  };
-  struct I {
-    int32_t lane[16];
-  };
-  struct Bytes {
-    uint8_t byte[64];
-  };
+  // Vectors of the compiler: it knows how to split them into what the machine has.
+  using F = float __attribute__((vector_size(64)));
+  using I = int32_t __attribute__((vector_size(64)));
+  using U = uint32_t __attribute__((vector_size(64)));
+  using Bytes = uint8_t __attribute__((vector_size(64)));
   struct Pairs {
-    uint16_t half[32];
+    U bits;  // The second bf16 of a pair is the upper half.
   };
 
-  static VITRINE_INLINE F Zero() { return Set(0.0f); }
-  static VITRINE_INLINE F Set(float x) {
-    return Each([&](int) { return x; });
-  }
-  static VITRINE_INLINE F Load(const float* p) {
-    F x;
-    std::memcpy(&x, p, sizeof(x));
+  static VITRINE_INLINE F Zero() { return F{}; }
+  static VITRINE_INLINE F Set(float x) { return F{} + x; }
+  static VITRINE_INLINE F Load(const float* p) { return LoadAs<F>(p); }
+  static VITRINE_INLINE void Store(float* p, F x) { std::memcpy(p, &x, sizeof(x)); }
+  static VITRINE_INLINE F LoadPartial(const float* p, int n) {
+    F x = {};
+    std::memcpy(&x, p, sizeof(float) * static_cast<size_t>(n));
     return x;
   }
-  static VITRINE_INLINE void Store(float* p, const F& x) { std::memcpy(p, &x, sizeof(x)); }
-  static VITRINE_INLINE F LoadPartial(const float* p, int n) {
-    return Each([&](int i) { return i < n ? p[i] : 0.0f; });
+  static VITRINE_INLINE void StorePartial(float* p, F x, int n) {
+    std::memcpy(p, &x, sizeof(float) * static_cast<size_t>(n));
   }
-  static VITRINE_INLINE void StorePartial(float* p, const F& x, int n) {
-    for (int i = 0; i < n; ++i) p[i] = x.lane[i];
+  static VITRINE_INLINE F Add(F a, F b) { return a + b; }
+  static VITRINE_INLINE F Sub(F a, F b) { return a - b; }
+  static VITRINE_INLINE F Mul(F a, F b) { return a * b; }
+  static VITRINE_INLINE F Div(F a, F b) { return a / b; }
+  static VITRINE_INLINE F Fma(F a, F b, F c) {
+#pragma GCC unroll 1
+    for (int i = 0; i < 16; ++i) c[i] = std::fma(a[i], b[i], c[i]);
+    return c;
   }
-  static VITRINE_INLINE F Add(const F& a, const F& b) {
-    return Each([&](int i) { return a.lane[i] + b.lane[i]; });
+  static VITRINE_INLINE F Max(F a, F b) { return Blend(a > b, a, b); }
+  static VITRINE_INLINE F Min(F a, F b) { return Blend(a < b, a, b); }
+  static VITRINE_INLINE F Abs(F x) { return AsF(AsI(x) & INT32_MAX); }
+  static VITRINE_INLINE F SelectLess(F a, F b, F yes, F no) { return Blend(a < b, yes, no); }
+  static VITRINE_INLINE F CopySign(F magnitude, F sign) {
+    return AsF((AsI(magnitude) & INT32_MAX) | (AsI(sign) & INT32_MIN));
   }
-  static VITRINE_INLINE F Sub(const F& a, const F& b) {
-    return Each([&](int i) { return a.lane[i] - b.lane[i]; });
+  // Adding 1.5 * 2^23 leaves no room for a fraction.
+  static VITRINE_INLINE F Round(F x) {
+    constexpr float kNoFraction = 12582912.0f;
+    return (x + kNoFraction) - kNoFraction;
   }
-  static VITRINE_INLINE F Mul(const F& a, const F& b) {
-    return Each([&](int i) { return a.lane[i] * b.lane[i]; });
+  static VITRINE_INLINE F Power2(F x, F n) {
+    const F lowest = Set(-127.0f);
+    const I exponent = __builtin_convertvector(Max(n, lowest), I) + 127;
+    const F product = x * AsF(exponent << 23);
+    return Blend(n <= lowest, F{}, product);
   }
-  static VITRINE_INLINE F Div(const F& a, const F& b) {
-    return Each([&](int i) { return a.lane[i] / b.lane[i]; });
-  }
-  static VITRINE_INLINE F Fma(const F& a, const F& b, const F& c) {
-    return Each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
-  }
-  static VITRINE_INLINE F Max(const F& a, const F& b) {
-    return Each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
-  }
-  static VITRINE_INLINE F Min(const F& a, const F& b) {
-    return Each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
-  }
-  static VITRINE_INLINE F Abs(const F& x) {
-    return Each([&](int i) { return std::fabs(x.lane[i]); });
-  }
-  static VITRINE_INLINE F SelectLess(const F& a, const F& b, const F& yes, const F& no) {
-    return Each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });
-  }
-  static VITRINE_INLINE F CopySign(const F& magnitude, const F& sign) {
-    return Each([&](int i) { return std::copysign(magnitude.lane[i], sign.lane[i]); });
-  }
-  static VITRINE_INLINE F Round(const F& x) {
-    return Each([&](int i) { return RoundOne(x.lane[i]); });
-  }
-  static VITRINE_INLINE F Power2(const F& x, const F& n) {
-    return Each([&](int i) {
-      if (!(n.lane[i] > -127.0f)) return n.lane[i] == n.lane[i] ? 0.0f : n.lane[i];
-      const int exponent = static_cast<int>(n.lane[i]) + 127;
-      return x.lane[i] * std::bit_cast<float>(static_cast<uint32_t>(exponent) << 23);
-    });
-  }
-  static VITRINE_INLINE F ToFloat(const I& x) {
-    return Each([&](int i) { return static_cast<float>(x.lane[i]); });
-  }
-  static VITRINE_INLINE float First(const F& x) { return x.lane[0]; }
+  static VITRINE_INLINE F ToFloat(I x) { return __builtin_convertvector(x, F); }
+  static VITRINE_INLINE float First(F x) { return x[0]; }
   static VITRINE_INLINE float ReduceAdd(F x) {
     for (int step = 8; step > 0; step /= 2) {
-      for (int i = 0; i < step; ++i) x.lane[i] += x.lane[i + step];
+      for (int i = 0; i < step; ++i) x[i] += x[i + step];
     }
-    return x.lane[0];
+    return x[0];
   }
   static VITRINE_INLINE float ReduceMax(F x) {
-    for (int step = 8; step > 0; step /= 2) {
-      for (int i = 0; i < step; ++i) {
-        x.lane[i] = x.lane[i] > x.lane[i + step] ? x.lane[i] : x.lane[i + step];
-      }
-    }
-    return x.lane[0];
+    float largest = x[0];
+    for (int i = 1; i < 16; ++i) largest = x[i] > largest ? x[i] : largest;
+    return largest;
   }
-  static VITRINE_INLINE float LargestMagnitude(const F& low, const F& high) {
+  static VITRINE_INLINE float LargestMagnitude(F low, F high) {
+    const I a = AsI(low) & INT32_MAX;
+    const I b = AsI(high) & INT32_MAX;
     int32_t largest = 0;
     for (int i = 0; i < 16; ++i) {
-      const int32_t a = std::bit_cast<int32_t>(low.lane[i]) & INT32_MAX;
-      const int32_t b = std::bit_cast<int32_t>(high.lane[i]) & INT32_MAX;
-      largest = a > largest ? a : largest;
-      largest = b > largest ? b : largest;
+      largest = a[i] > largest ? a[i] : largest;
+      largest = b[i] > largest ? b[i] : largest;
     }
     return std::bit_cast<float>(largest);
   }
-  static VITRINE_INLINE int32_t Quantize(const F& x, float inverse, int8_t* values) {
+  static VITRINE_INLINE int32_t Quantize(F x, float inverse, int8_t* values) {
+    const I whole = __builtin_convertvector(Round(Max(x * inverse, Set(-127.0f))), I);
     int32_t sum = 0;
     for (int i = 0; i < 16; ++i) {
-      const float scaled = x.lane[i] * inverse;
-      const int32_t whole = static_cast<int32_t>(RoundOne(scaled > -127.0f ? scaled : -127.0f));
-      values[i] = static_cast<int8_t>(whole);
-      sum += whole;
+      values[i] = static_cast<int8_t>(whole[i]);
+      sum += whole[i];
     }
     return sum;
   }
 
-  static VITRINE_INLINE I ZeroI() { return SetI(0); }
-  static VITRINE_INLINE I SetI(int32_t x) {
-    return EachI([&](int) { return x; });
-  }
-  static VITRINE_INLINE I AddI(const I& a, const I& b) {
-    return EachI([&](int i) { return a.lane[i] + b.lane[i]; });
-  }
-  static VITRINE_INLINE I MulI(const I& a, const I& b) {
-    return EachI([&](int i) { return a.lane[i] * b.lane[i]; });
-  }
+  static VITRINE_INLINE I ZeroI() { return I{}; }
+  static VITRINE_INLINE I SetI(int32_t x) { return I{} + x; }
+  static VITRINE_INLINE I AddI(I a, I b) { return a + b; }
+  static VITRINE_INLINE I MulI(I a, I b) { return a * b; }
   template <int kBits>
-  static VITRINE_INLINE I ShiftLeft(const I& x) {
-    return EachI([&](int i) { return x.lane[i] * (1 << kBits); });
+  static VITRINE_INLINE I ShiftLeft(I x) {
+    return x << kBits;
   }
   template <int kByte>
-  static VITRINE_INLINE I ByteOf(const Bytes& x) {
-    return EachI([&](int i) { return int32_t{x.byte[4 * i + kByte]}; });
+  static VITRINE_INLINE I ByteOf(Bytes x) {
+    return (reinterpret_cast<I>(x) >> (8 * kByte)) & 255;
   }
-  static VITRINE_INLINE Bytes LoadBytes(const uint8_t* p) {
-    Bytes x;
-    std::memcpy(&x, p, sizeof(x));
-    return x;
+  static VITRINE_INLINE Bytes LoadBytes(const uint8_t* p) { return LoadAs<Bytes>(p); }
+  static VITRINE_INLINE Bytes LowNibbles(Bytes x) { return x & 15; }
+  static VITRINE_INLINE Bytes HighNibbles(Bytes x) { return x >> 4; }
+  static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
+    return acc + ByteOf<0>(weights) * int32_t{quad[0]} + ByteOf<1>(weights) * int32_t{quad[1]} +
+           ByteOf<2>(weights) * int32_t{quad[2]} + ByteOf<3>(weights) * int32_t{quad[3]};
   }
-  static VITRINE_INLINE Bytes LowNibbles(Bytes x) {
-    for (uint8_t& byte : x.byte) byte &= 15;
-    return x;
-  }
-  static VITRINE_INLINE Bytes HighNibbles(Bytes x) {
-    for (uint8_t& byte : x.byte) byte = static_cast<uint8_t>(byte >> 4);
-    return x;
-  }
-  static VITRINE_INLINE I Dot(const I& acc, const Bytes& weights, const int8_t* quad) {
-    return EachI([&](int i) {
-      const uint8_t* w = weights.byte + 4 * i;
-      return acc.lane[i] + w[0] * quad[0] + w[1] * quad[1] + w[2] * quad[2] + w[3] * quad[3];
-    });
-  }
-  static VITRINE_INLINE I DotWide(const I& acc, const Bytes& weights, const int8_t* quad) {
+  static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     return Dot(acc, weights, quad);
   }
   static VITRINE_INLINE F LoadF16(const uint8_t* p) {
-    return Each([&](int i) { return FloatFromF16(Half(p, i)); });
+    F x;
+    for (int i = 0; i < 16; ++i) x[i] = FloatFromF16(Half(p, i));
+    return x;
   }
   static VITRINE_INLINE F LoadBf16(const uint8_t* p) {
-    return Each([&](int i) { return FloatFromBf16(Half(p, i)); });
-  }
-
-  static VITRINE_INLINE Pairs LoadPairs(const void* p) {
-    Pairs x;
-    std::memcpy(&x, p, sizeof(x));
+    F x;
+    for (int i = 0; i < 16; ++i) x[i] = FloatFromBf16(Half(p, i));
     return x;
   }
-  static VITRINE_INLINE void StorePairs(void* p, const Pairs& x) { std::memcpy(p, &x, sizeof(x)); }
+
+  static VITRINE_INLINE Pairs LoadPairs(const void* p) { return {LoadAs<U>(p)}; }
+  static VITRINE_INLINE void StorePairs(void* p, Pairs x) {
+    std::memcpy(p, &x.bits, sizeof(x.bits));
+  }
   static VITRINE_INLINE Pairs BroadcastPair(const void* p) {
-    Pairs x;
-    for (int i = 0; i < 16; ++i) std::memcpy(x.half + 2 * i, p, 4);
-    return x;
+    uint32_t bits;
+    std::memcpy(&bits, p, 4);
+    return {U{} + bits};
   }
-  static VITRINE_INLINE Pairs EvenOnly(Pairs x) {
-    for (int i = 0; i < 16; ++i) x.half[2 * i + 1] = 0;
-    return x;
+  static VITRINE_INLINE Pairs EvenOnly(Pairs x) { return {x.bits & 0xffffu}; }
+  static VITRINE_INLINE Pairs RoundPairs(F low, F high) {
+    uint16_t halves[32];
+    StoreBf16(halves, low);
+    StoreBf16(halves + 16, high);
+    return LoadPairs(halves);
   }
-  static VITRINE_INLINE Pairs RoundPairs(const F& low, const F& high) {
-    Pairs x;
-    for (int i = 0; i < 16; ++i) {
-      x.half[i] = RoundBf16(low.lane[i]);
-      x.half[16 + i] = RoundBf16(high.lane[i]);
-    }
-    return x;
+  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Pairs b) {
+    const F odd = Fma(AsF(a.bits & 0xffff0000u), AsF(b.bits & 0xffff0000u), acc);
+    return Fma(AsF(a.bits << 16), AsF(b.bits << 16), odd);
   }
-  static VITRINE_INLINE F DotPairs(const F& acc, const Pairs& a, const Pairs& b) {
-    return Each([&](int i) {
-      const float odd =
-          std::fma(FloatFromBf16(a.half[2 * i + 1]), FloatFromBf16(b.half[2 * i + 1]), acc.lane[i]);
-      return std::fma(FloatFromBf16(a.half[2 * i]), FloatFromBf16(b.half[2 * i]), odd);
-    });
+  static VITRINE_INLINE void StoreBf16(uint16_t* p, F x) {
+    for (int i = 0; i < 16; ++i) p[i] = RoundBf16(x[i]);
   }
-  static VITRINE_INLINE void StoreBf16(uint16_t* p, const F& x) {
-    for (int i = 0; i < 16; ++i) p[i] = RoundBf16(x.lane[i]);
-  }
-  static VITRINE_INLINE void StoreBf16Strided(uint16_t* p, const F& x) {
-    for (int i = 0; i < 16; ++i) p[2 * i] = RoundBf16(x.lane[i]);
+  static VITRINE_INLINE void StoreBf16Strided(uint16_t* p, F x) {
+    for (int i = 0; i < 16; ++i) p[2 * i] = RoundBf16(x[i]);
   }
 
-  static VITRINE_INLINE F SwapNeighbours(const F& x) {
-    return Each([&](int i) { return x.lane[i ^ 1]; });
+  static VITRINE_INLINE F SwapNeighbours(F x) {
+    F y;
+    for (int i = 0; i < 16; ++i) y[i] = x[i ^ 1];
+    return y;
   }
   static VITRINE_INLINE F LoadTwice(const float* p) {
-    return Each([&](int i) { return p[i / 2]; });
+    F x;
+    for (int i = 0; i < 16; ++i) x[i] = p[i / 2];
+    return x;
   }
-  static VITRINE_INLINE F NegateEven(const F& x) {
-    return Each([&](int i) { return i % 2 == 0 ? -x.lane[i] : x.lane[i]; });
+  static VITRINE_INLINE F NegateEven(F x) {
+    for (int i = 0; i < 16; i += 2) x[i] = -x[i];
+    return x;
   }
   static VITRINE_INLINE void FetchToL2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
  private:
-  template <class Function>
-  static VITRINE_INLINE F Each(Function&& function) {
-    F x;
-    for (int i = 0; i < 16; ++i) x.lane[i] = function(i);
+  template <class Vector>
+  static VITRINE_INLINE Vector LoadAs(const void* p) {
+    Vector x;
+    std::memcpy(&x, p, sizeof(x));
     return x;
   }
-  template <class Function>
-  static VITRINE_INLINE I EachI(Function&& function) {
-    I x;
-    for (int i = 0; i < 16; ++i) x.lane[i] = function(i);
-    return x;
+  static VITRINE_INLINE I AsI(F x) { return reinterpret_cast<I>(x); }
+  template <class Integers>
+  static VITRINE_INLINE F AsF(Integers x) {
+    return reinterpret_cast<F>(x);
   }
-  // To nearest, ties to even: adding 1.5 * 2^23 leaves no room for a fraction.
-  static VITRINE_INLINE float RoundOne(float x) {
-    constexpr float kNoFraction = 12582912.0f;
-    return (x + kNoFraction) - kNoFraction;
+  static VITRINE_INLINE F Blend(I mask, F yes, F no) {
+    return AsF((AsI(yes) & mask) | (AsI(no) & ~mask));
   }
   // Denormal numbers become zero, as VCVTNEPS2BF16 does.
   static VITRINE_INLINE uint16_t RoundBf16(float x) {

@@ -1,0 +1,289 @@
+// The vector vocabulary of simd.h on AVX2 with FMA and F16C.
+//
+// A register holds 8 lanes. The matrix kernels take a panel as two halves of 8 outputs (Panel);
+// everything else works on pairs of registers.
+#pragma once
+
+#include <immintrin.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/simd.h"
+
+namespace vitrine::cpu {
+
+struct Avx2Panel {
+  static constexpr int kLanes = 8;
+  static constexpr bool kDotWideIsCentred = true;
+  // A decoded block takes 8 of the 16 registers.
+  static constexpr int kRowsInFlight = 2;
+  static constexpr int kRegisterRows = 2;
+  static constexpr int kFloatRows = 8;
+
+  using F = __m256;
+  using I = __m256i;
+  using Bytes = __m256i;
+
+  static VITRINE_INLINE F Zero() { return _mm256_setzero_ps(); }
+  static VITRINE_INLINE F Set(float x) { return _mm256_set1_ps(x); }
+  static VITRINE_INLINE F Load(const float* p) { return _mm256_loadu_ps(p); }
+  static VITRINE_INLINE void Store(float* p, F x) { _mm256_storeu_ps(p, x); }
+  static VITRINE_INLINE F Add(F a, F b) { return _mm256_add_ps(a, b); }
+  static VITRINE_INLINE F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static VITRINE_INLINE F Fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static VITRINE_INLINE F ToFloat(I x) { return _mm256_cvtepi32_ps(x); }
+
+  static VITRINE_INLINE I ZeroI() { return _mm256_setzero_si256(); }
+  static VITRINE_INLINE I SetI(int32_t x) { return _mm256_set1_epi32(x); }
+  static VITRINE_INLINE I AddI(I a, I b) { return _mm256_add_epi32(a, b); }
+  static VITRINE_INLINE I MulI(I a, I b) { return _mm256_mullo_epi32(a, b); }
+  template <int kBits>
+  static VITRINE_INLINE I ShiftLeft(I x) {
+    return _mm256_slli_epi32(x, kBits);
+  }
+  template <int kByte>
+  static VITRINE_INLINE I ByteOf(Bytes x) {
+    return _mm256_and_si256(_mm256_srli_epi32(x, 8 * kByte), _mm256_set1_epi32(255));
+  }
+  static VITRINE_INLINE Bytes LoadBytes(const uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static VITRINE_INLINE Bytes LowNibbles(Bytes x) {
+    return _mm256_and_si256(x, _mm256_set1_epi8(15));
+  }
+  static VITRINE_INLINE Bytes HighNibbles(Bytes x) {
+    return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
+  }
+  // VPMADDUBSW saturates sums of two products at 32,767: 2 * 128 * 127 is just below.
+  static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
+    return AddProducts(acc, weights, Quad(quad));
+  }
+  // Weights minus 128, so that magnitudes stay below that as well; their signs move to the rows.
+  static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
+    const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(INT8_MIN));
+    return AddProducts(acc, _mm256_abs_epi8(centred), _mm256_sign_epi8(Quad(quad), centred));
+  }
+  static VITRINE_INLINE F LoadF16(const uint8_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static VITRINE_INLINE F LoadBf16(const uint8_t* p) {
+    const __m256i wide =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+  }
+
+ private:
+  static VITRINE_INLINE __m256i Quad(const int8_t* quad) {
+    int32_t bits;
+    std::memcpy(&bits, quad, 4);
+    return _mm256_set1_epi32(bits);
+  }
+  static VITRINE_INLINE I AddProducts(I acc, Bytes magnitudes, __m256i values) {
+    const __m256i sums = _mm256_maddubs_epi16(magnitudes, values);
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(sums, _mm256_set1_epi16(1)));
+  }
+};
+
+struct Avx2 {
+  static constexpr int kAttentionRows = 3;
+  static constexpr int kAttentionVectors = 2;
+
+  using Panel = Avx2Panel;
+  struct F {
+    __m256 low;
+    __m256 high;
+  };
+  struct Pairs {
+    __m256i low;
+    __m256i high;
+  };
+
+  static VITRINE_INLINE F Zero() { return Set(0.0f); }
+  static VITRINE_INLINE F Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  static VITRINE_INLINE F Load(const float* p) {
+    return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+  }
+  static VITRINE_INLINE void Store(float* p, F x) {
+    _mm256_storeu_ps(p, x.low);
+    _mm256_storeu_ps(p + 8, x.high);
+  }
+  static VITRINE_INLINE F LoadPartial(const float* p, int n) {
+    return {_mm256_maskload_ps(p, FirstLanes(n)), _mm256_maskload_ps(p + 8, FirstLanes(n - 8))};
+  }
+  static VITRINE_INLINE void StorePartial(float* p, F x, int n) {
+    _mm256_maskstore_ps(p, FirstLanes(n), x.low);
+    _mm256_maskstore_ps(p + 8, FirstLanes(n - 8), x.high);
+  }
+  static VITRINE_INLINE F Add(F a, F b) {
+    return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+  }
+  static VITRINE_INLINE F Sub(F a, F b) {
+    return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+  }
+  static VITRINE_INLINE F Mul(F a, F b) {
+    return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+  }
+  static VITRINE_INLINE F Div(F a, F b) {
+    return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+  }
+  static VITRINE_INLINE F Fma(F a, F b, F c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+  }
+  static VITRINE_INLINE F Max(F a, F b) {
+    return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+  }
+  static VITRINE_INLINE F Min(F a, F b) {
+    return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+  }
+  static VITRINE_INLINE F Abs(F x) {
+    const __m256 mask = AsF(_mm256_set1_epi32(INT32_MAX));
+    return {_mm256_and_ps(x.low, mask), _mm256_and_ps(x.high, mask)};
+  }
+  static VITRINE_INLINE F SelectLess(F a, F b, F yes, F no) {
+    return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
+            _mm256_blendv_ps(no.high, yes.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
+  }
+  static VITRINE_INLINE F CopySign(F magnitude, F sign) {
+    const __m256 bit = AsF(_mm256_set1_epi32(INT32_MIN));
+    return {_mm256_or_ps(_mm256_andnot_ps(bit, magnitude.low), _mm256_and_ps(bit, sign.low)),
+            _mm256_or_ps(_mm256_andnot_ps(bit, magnitude.high), _mm256_and_ps(bit, sign.high))};
+  }
+  static VITRINE_INLINE F Round(F x) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(x.low, kNearest), _mm256_round_ps(x.high, kNearest)};
+  }
+  static VITRINE_INLINE F Power2(F x, F n) {
+    return {Power2(x.low, n.low), Power2(x.high, n.high)};
+  }
+  static VITRINE_INLINE float First(F x) { return _mm256_cvtss_f32(x.low); }
+  static VITRINE_INLINE float ReduceAdd(F x) {
+    const __m256 eight = _mm256_add_ps(x.low, x.high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  static VITRINE_INLINE float ReduceMax(F x) {
+    const __m256 eight = _mm256_max_ps(x.low, x.high);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+  }
+  static VITRINE_INLINE float LargestMagnitude(F low, F high) {
+    const F a = Abs(low);
+    const F b = Abs(high);
+    const __m256i eight = _mm256_max_epi32(_mm256_max_epi32(AsI(a.low), AsI(a.high)),
+                                           _mm256_max_epi32(AsI(b.low), AsI(b.high)));
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1));
+    return std::bit_cast<float>(_mm_cvtsi128_si32(four));
+  }
+  static VITRINE_INLINE int32_t Quantize(F x, float inverse, int8_t* values) {
+    const F scaled = Max(Mul(x, Set(inverse)), Set(-127.0f));
+    const __m256i low = _mm256_cvtps_epi32(scaled.low);
+    const __m256i high = _mm256_cvtps_epi32(scaled.high);
+    const __m128i low16 =
+        _mm_packs_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    const __m128i high16 =
+        _mm_packs_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(values), _mm_packs_epi16(low16, high16));
+    const __m256i sums = _mm256_add_epi32(low, high);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1));
+    return _mm_cvtsi128_si32(four);
+  }
+
+  static VITRINE_INLINE Pairs LoadPairs(const void* p) {
+    const auto* words = static_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
+  }
+  static VITRINE_INLINE void StorePairs(void* p, Pairs x) {
+    auto* words = static_cast<__m256i*>(p);
+    _mm256_storeu_si256(words, x.low);
+    _mm256_storeu_si256(words + 1, x.high);
+  }
+  static VITRINE_INLINE Pairs BroadcastPair(const void* p) {
+    int32_t bits;
+    std::memcpy(&bits, p, 4);
+    const __m256i pair = _mm256_set1_epi32(bits);
+    return {pair, pair};
+  }
+  static VITRINE_INLINE Pairs EvenOnly(Pairs x) {
+    const __m256i mask = _mm256_set1_epi32(0xffff);
+    return {_mm256_and_si256(x.low, mask), _mm256_and_si256(x.high, mask)};
+  }
+  static VITRINE_INLINE Pairs RoundPairs(F low, F high) {
+    return {RoundBf16(low.low, low.high), RoundBf16(high.low, high.high)};
+  }
+  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Pairs b) {
+    return {DotPairs(acc.low, a.low, b.low), DotPairs(acc.high, a.high, b.high)};
+  }
+  static VITRINE_INLINE void StoreBf16(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), RoundBf16(x.low, x.high));
+  }
+  static VITRINE_INLINE void StoreBf16Strided(uint16_t* p, F x) {
+    alignas(32) uint16_t halves[16];
+    StoreBf16(halves, x);
+    for (int i = 0; i < 16; ++i) p[2 * i] = halves[i];
+  }
+
+  static VITRINE_INLINE F SwapNeighbours(F x) {
+    return {_mm256_permute_ps(x.low, 0xB1), _mm256_permute_ps(x.high, 0xB1)};
+  }
+  static VITRINE_INLINE F LoadTwice(const float* p) {
+    const __m256i low = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    const __m256i high = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
+    const __m256 x = _mm256_loadu_ps(p);
+    return {_mm256_permutevar8x32_ps(x, low), _mm256_permutevar8x32_ps(x, high)};
+  }
+  static VITRINE_INLINE F NegateEven(F x) {
+    const __m256 bits = AsF(_mm256_set1_epi64x(int64_t{0x80000000}));
+    return {_mm256_xor_ps(x.low, bits), _mm256_xor_ps(x.high, bits)};
+  }
+  static VITRINE_INLINE void FetchToL2(const void* p) {
+    _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+  }
+
+ private:
+  static VITRINE_INLINE __m256i AsI(__m256 x) { return _mm256_castps_si256(x); }
+  static VITRINE_INLINE __m256 AsF(__m256i x) { return _mm256_castsi256_ps(x); }
+  static VITRINE_INLINE __m256i FirstLanes(int n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static VITRINE_INLINE __m256 Power2(__m256 x, __m256 n) {
+    const __m256 lowest = _mm256_set1_ps(-127.0f);
+    const __m256i exponent =
+        _mm256_add_epi32(_mm256_cvtps_epi32(_mm256_max_ps(n, lowest)), _mm256_set1_epi32(127));
+    const __m256 product = _mm256_mul_ps(x, AsF(_mm256_slli_epi32(exponent, 23)));
+    return _mm256_andnot_ps(_mm256_cmp_ps(n, lowest, _CMP_LE_OQ), product);
+  }
+  // Rounds 16 floats as VCVTNEPS2BF16 does: to nearest even, denormal numbers to zero.
+  static VITRINE_INLINE __m256i RoundBf16(__m256 low, __m256 high) {
+    const __m256i packed = _mm256_packus_epi32(RoundBf16(low), RoundBf16(high));
+    return _mm256_permute4x64_epi64(packed, 0xD8);
+  }
+  static VITRINE_INLINE __m256i RoundBf16(__m256 x) {
+    const __m256i bits = AsI(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
+    const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+    const __m256i is_nan = AsI(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    rounded = _mm256_blendv_epi8(rounded, quiet, is_nan);
+    const __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f800000));
+    const __m256i is_tiny = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+    const __m256i zero = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
+    return _mm256_blendv_epi8(rounded, zero, is_tiny);
+  }
+  static VITRINE_INLINE __m256 DotPairs(__m256 acc, __m256i a, __m256i b) {
+    const __m256i upper = _mm256_set1_epi32(INT32_MIN >> 15);
+    const __m256 odd =
+        _mm256_fmadd_ps(AsF(_mm256_and_si256(a, upper)), AsF(_mm256_and_si256(b, upper)), acc);
+    return _mm256_fmadd_ps(AsF(_mm256_slli_epi32(a, 16)), AsF(_mm256_slli_epi32(b, 16)), odd);
+  }
+};
+
+}  // namespace vitrine::cpu
