@@ -435,6 +435,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path
 absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Parse(std::string_view bytes,
                                                           std::string label) {
   std::unique_ptr<GgufFile> file(new GgufFile(std::move(label)));
+  file->bytes_ = bytes.size();
   VITRINE_RETURN_IF_ERROR(GgufParser(bytes, *file).Parse());
   return file;
 }

@@ -56,7 +56,9 @@ class GgufFile final : public Checkpoint {
   // Parses bytes in memory, which must outlive the result. `label` names them in errors.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Parse(std::string_view bytes,
                                                          std::string label);
+
   uint32_t version() const { return version_; }
+  size_t bytes() const { return bytes_; }  // Of the whole file.
   const std::string& label() const override { return label_; }
 
   const TensorView* Find(std::string_view name) const override;
@@ -85,6 +87,7 @@ class GgufFile final : public Checkpoint {
 
   std::string label_;
   MappedFile mapping_;  // Owned when opened from a path.
+  size_t bytes_ = 0;
   uint32_t version_ = 0;
   std::map<std::string_view, GgufValue> metadata_;
   std::vector<TensorView> tensors_;  // In file order.
