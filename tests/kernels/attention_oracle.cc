@@ -9,13 +9,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Fast numerics may take queries and softmax weights in bf16.
-double OperandRounding(const BackendCase& backend_case) {
-  return backend_case.backend != "reference" && backend_case.is_fast() ? kBf16Rounding : 0.0;
-}
-
-Bounded Score(const BackendCase& backend_case, const AttentionOptions& options,
-              std::span<const float> q, std::span<const float> k) {
+Bounded Score(double operand_rounding, const AttentionOptions& options, std::span<const float> q,
+              std::span<const float> k) {
   double dot = 0;
   double magnitude = 0;
   for (size_t d = 0; d < q.size(); ++d) {
@@ -25,8 +20,7 @@ Bounded Score(const BackendCase& backend_case, const AttentionOptions& options,
   const double scale = options.scale;
   Bounded score{scale * dot, 0};
   // Sum over head_dim, the scale, and a factor log2(e) that a backend may fold into it.
-  const double relative =
-      OperandRounding(backend_case) + (static_cast<double>(q.size()) + 4) * kF32Rounding;
+  const double relative = operand_rounding + (static_cast<double>(q.size()) + 4) * kF32Rounding;
   score.error = std::fabs(scale) * magnitude * relative;
   if (options.softcap != 0.0f) {
     score.value = options.softcap * std::tanh(score.value / options.softcap);
@@ -40,6 +34,12 @@ double ExpError(double e) { return std::expm1(e); }
 
 }  // namespace
 
+double OperandRounding(const BackendCase& backend_case, DType dtype) {
+  const bool rounds = (backend_case.backend == "cpu" && dtype == DType::kBF16) ||
+                      (backend_case.backend == "cuda" && backend_case.is_fast());
+  return rounds ? kBf16Rounding : 0.0;
+}
+
 AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptions& options,
                            const HeadShape& shape, const SequenceKv& kv, std::span<const float> q,
                            int head, int position) {
@@ -49,6 +49,7 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
     return (static_cast<size_t>(key) * static_cast<size_t>(shape.num_kv_heads) + kv_head) *
            head_dim;
   };
+  const double operand_rounding = OperandRounding(backend_case, kv.dtype);
   AttentionRow row;
   const int first = options.window == 0 ? 0 : std::max(0, position - options.window + 1);
   double largest = -kInfinity;
@@ -56,7 +57,8 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
   for (int key = 0; key <= position; ++key) {
     Bounded score{-kInfinity, 0};
     if (key >= first) {
-      score = Score(backend_case, options, q, std::span(kv.keys).subspan(offset(key), head_dim));
+      score =
+          Score(operand_rounding, options, q, std::span(kv.keys).subspan(offset(key), head_dim));
       if (!options.alibi_slopes.empty()) {
         const double bias =
             double{options.alibi_slopes[static_cast<size_t>(head)]} * (key - position);
@@ -85,8 +87,8 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
   const double sum_error = (256 + segments + 16) * kF32Rounding;
   const double term_error =
       ExpError(score_error + 4 * kF32Rounding * std::fabs(largest)) + sum_error;
-  row.log_sum_exp.error = term_error + OperandRounding(backend_case) +
-                          8 * kF32Rounding * (std::fabs(row.log_sum_exp.value) + 1);
+  row.log_sum_exp.error =
+      term_error + operand_rounding + 8 * kF32Rounding * (std::fabs(row.log_sum_exp.value) + 1);
   std::vector<double> magnitudes(head_dim);
   row.output.resize(head_dim);
   for (int key = 0; key <= position; ++key) {
@@ -102,7 +104,7 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
     }
   }
   // Numerator and denominator are sums of such terms, and the weights may be in bf16.
-  const double output_error = 2 * term_error + 2 * OperandRounding(backend_case);
+  const double output_error = 2 * term_error + 2 * operand_rounding;
   for (size_t d = 0; d < head_dim; ++d) {
     row.output[d].error = magnitudes[d] * output_error + 0x1p-100;
   }

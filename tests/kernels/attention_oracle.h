@@ -20,8 +20,9 @@ struct AttentionOptions {
   std::vector<float> alibi_slopes{};  // [num_heads], or empty
 };
 
-// Keys and values of one sequence from position 0 on, as the cache stores them.
+// Keys and values of one sequence from position 0 on, as a cache of `dtype` stores them.
 struct SequenceKv {
+  DType dtype = DType::kF32;
   std::vector<float> keys{};    // [positions, num_kv_heads, head_dim]
   std::vector<float> values{};  // the same
 };
@@ -37,6 +38,9 @@ struct AttentionRow {
 AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptions& options,
                            const HeadShape& shape, const SequenceKv& kv, std::span<const float> q,
                            int head, int position);
+
+// The relative error of queries and softmax weights in attention over a cache of `dtype`.
+double OperandRounding(const BackendCase& backend_case, DType dtype);
 
 // What a cache of `dtype` makes of values.
 std::vector<float> AsStored(DType dtype, std::vector<float> values);
