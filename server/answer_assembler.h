@@ -1,0 +1,73 @@
+// Turns the ids of one answer into what its consumer sees: exact bytes, whole-character text with
+// beginnings of stop strings held back, a count and a hash. Delivery thread only.
+//
+// Streamed text, unary text and the decoded ids agree byte for byte for any chunking: text is a
+// function of the ids alone. A token that begins at or after the end of a stop string does not
+// exist for the consumer; while a match is complete but may still be overtaken by a longer or
+// earlier one, such tokens wait.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/detokenizer.h"
+#include "model/tokenizer.h"
+#include "server/request.h"
+#include "server/stop_matcher.h"
+#include "server/token_sink.h"
+
+namespace vitrine::server {
+
+// 64-bit FNV-1a over the little-endian 32-bit ids of the tokens delivered.
+class TokenHash {
+ public:
+  void Add(TokenId id) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      hash_ ^= (static_cast<uint32_t>(id) >> shift) & 0xff;
+      hash_ *= 0x100000001b3u;
+    }
+  }
+  uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+class AnswerAssembler {
+ public:
+  // Both must outlive the assembler.
+  AnswerAssembler(const Tokenizer& tokenizer, const GenerationRequest& request);
+
+  // The next token. False: a stop string has matched, now or earlier, and the answer is complete.
+  bool Append(TokenId id, TokenSink& sink);
+
+  // The end of the answer as the engine saw it. Tokens that waited go to the sink; the end as its
+  // consumer shall see it is returned.
+  AnswerEnd Finish(const RequestEnd& end, TokenSink& sink);
+
+ private:
+  struct Waiting {
+    TokenId id;
+    int64_t begin;  // Offset of its first byte in the answer.
+  };
+
+  void Take(std::string released);
+  void EmitBefore(int64_t limit, TokenSink& sink);
+  void Emit(TokenId id, std::string text, TokenSink& sink);
+
+  const Tokenizer& tokenizer_;
+  const GenerationRequest& request_;
+  StopMatcher matcher_;
+  Utf8Stream utf8_;
+  std::vector<Waiting> waiting_;  // Not yet shown to the sink, in order.
+  std::string ready_text_;        // Certain, to go out with the next token.
+  std::string unsent_bytes_;      // What ready_text_ and the bytes that utf8_ holds stand for.
+  int64_t bytes_seen_ = 0;
+  int64_t bytes_released_ = 0;
+  int completion_tokens_ = 0;
+  TokenHash hash_;
+};
+
+}  // namespace vitrine::server

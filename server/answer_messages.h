@@ -1,0 +1,24 @@
+// Native answers as wire messages, the same for the stream and the unary call.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/request.h"
+#include "server/token_sink.h"
+#include "vitrine/v1/generation.pb.h"
+
+namespace vitrine::server {
+
+v1::Accepted MakeAccepted(const ActiveRequest& request, bool with_prompt_ids);
+v1::Token MakeToken(const AnswerToken& token);
+v1::ChoiceFinished MakeChoiceFinished(const AnswerEnd& end, const StopRules& stop);
+v1::Done MakeDone(const AnswerEnd& end, int prompt_tokens);
+
+// The status of an answer that ended so; OK for those that end with a finish reason.
+absl::Status StatusOf(const AnswerEnd& end);
+
+// Unguessable: 128 random bits in hexadecimal.
+std::string NewRequestId();
+
+}  // namespace vitrine::server

@@ -1,0 +1,124 @@
+#include "server/control_service.h"
+
+#include <algorithm>
+#include <string>
+
+#include "server/grpc_status.h"
+#include "server/validate.h"
+
+namespace vitrine::server {
+namespace {
+
+constexpr char kServerVersion[] = "0.1.0";
+constexpr uint32_t kSchemaRevision = 1;
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerContext* context,
+                                                        const v1::DescribeModelRequest* message,
+                                                        v1::DescribeModelResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const ServedModel& model = parts_.model;
+  if (!message->model().empty() && message->model() != model.name) {
+    reactor->Finish(ToGrpcStatus(absl::NotFoundError("model: no such model is served here")));
+    return reactor;
+  }
+  response->set_model(model.name);
+  response->set_architecture(model.architecture);
+  response->set_num_layers(static_cast<uint32_t>(model.num_layers));
+  response->set_num_heads(static_cast<uint32_t>(model.num_heads));
+  response->set_num_kv_heads(static_cast<uint32_t>(model.num_kv_heads));
+  response->set_head_dim(static_cast<uint32_t>(model.head_dim));
+  response->set_d_model(static_cast<uint32_t>(model.d_model));
+  response->set_vocabulary_size(static_cast<uint32_t>(model.vocabulary));
+  response->set_trained_context_length(static_cast<uint32_t>(model.trained_context_length));
+  for (int layer = 0; layer < model.num_layers; ++layer) response->add_layers();
+  for (const ServedModel::WeightType& type : model.weight_types) {
+    auto* weight_type = response->add_weight_types();
+    weight_type->set_name(type.name);
+    weight_type->set_tensors(static_cast<uint32_t>(type.tensors));
+    weight_type->set_bytes(type.bytes);
+  }
+  response->set_parameters(model.parameters);
+  response->set_tokenizer(std::string(model.tokenizer->kind()));
+  for (const TokenId id : model.tokenizer->eos_ids()) {
+    response->add_eos_token_ids(static_cast<uint32_t>(id));
+  }
+  if (model.tokenizer->bos_id() >= 0) {
+    response->set_bos_token_id(static_cast<uint32_t>(model.tokenizer->bos_id()));
+  }
+  response->set_backend(model.backend);
+  response->set_device(model.device);
+  response->set_numerics(model.numerics);
+  response->set_kv_dtype(model.kv_dtype);
+  v1::Capabilities& capabilities = *response->mutable_capabilities();
+  capabilities.set_schema_revision(kSchemaRevision);
+  for (std::string& field : SupportedRequestFields()) {
+    capabilities.add_request_fields(std::move(field));
+  }
+  capabilities.set_batch_invariant(model.backend != "cuda");
+  FillLimits(*response->mutable_limits());
+  response->set_server_version(kServerVersion);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+void ControlService::FillLimits(v1::Limits& limits) const {
+  const ServerOptions& options = parts_.options;
+  limits.set_context_length(static_cast<uint32_t>(parts_.model.context_length));
+  limits.set_max_running_sequences(static_cast<uint32_t>(options.scheduler.max_running_sequences));
+  limits.set_max_step_tokens(static_cast<uint32_t>(options.scheduler.max_step_tokens));
+  limits.set_prefill_chunk_tokens(static_cast<uint32_t>(options.scheduler.prefill_chunk_tokens));
+  limits.set_max_queued_requests(static_cast<uint32_t>(options.queue.max_requests));
+  limits.set_max_queued_tokens(static_cast<uint64_t>(options.queue.max_prompt_tokens));
+  limits.set_kv_blocks(static_cast<uint32_t>(parts_.engine.load().blocks_total));
+  limits.set_kv_block_tokens(kKvBlockTokens);
+  limits.set_kv_cache_bytes(parts_.model.kv_bytes);
+  limits.set_max_stop_strings(static_cast<uint32_t>(options.request.max_stop_strings));
+  limits.set_max_stop_string_bytes(static_cast<uint32_t>(options.request.max_stop_string_bytes));
+  limits.set_max_choices(1);
+  limits.set_max_request_bytes(static_cast<uint32_t>(options.request.max_request_bytes));
+}
+
+grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* context,
+                                                  const v1::GetLoadRequest* /*message*/,
+                                                  v1::GetLoadResponse* response) {
+  const EngineLoad load = parts_.engine.load();
+  const RequestQueue::Load queue = parts_.queue.load();
+  const RequestCounters& counters = parts_.counters;
+  const int64_t now_us = parts_.clock.NowMicros();
+  response->set_queued_requests(static_cast<uint32_t>(queue.requests));
+  response->set_queued_tokens(static_cast<uint64_t>(queue.prompt_tokens));
+  response->set_running_sequences(static_cast<uint32_t>(load.running_sequences));
+  response->set_kv_blocks_free(static_cast<uint32_t>(load.blocks_free));
+  response->set_kv_blocks_owned(static_cast<uint32_t>(load.blocks_owned));
+  response->set_kv_blocks_cached(static_cast<uint32_t>(load.blocks_cached));
+  response->set_kv_blocks_total(static_cast<uint32_t>(load.blocks_total));
+  response->set_tokens_per_second(static_cast<float>(load.generated.PerSecond(now_us)));
+  response->set_prefill_tokens_per_second(static_cast<float>(load.prefilled.PerSecond(now_us)));
+  response->set_steps(load.steps);
+  if (load.oldest_arrival_us != kNever) {
+    const int64_t age_us = std::max<int64_t>(0, now_us - load.oldest_arrival_us);
+    response->mutable_oldest_wait()->set_seconds(age_us / 1'000'000);
+    response->mutable_oldest_wait()->set_nanos(static_cast<int32_t>(age_us % 1'000'000) * 1000);
+  }
+  response->set_draining(is_draining_);
+  // Ends before the beginnings that they follow, so that live is never negative.
+  const uint64_t finished = counters.finished;
+  const uint64_t cancelled = counters.cancelled;
+  const uint64_t expired = counters.expired;
+  const uint64_t failed = counters.failed;
+  const uint64_t accepted = counters.accepted;
+  response->set_accepted(accepted);
+  response->set_finished(finished);
+  response->set_cancelled(cancelled);
+  response->set_expired(expired);
+  response->set_failed(failed);
+  response->set_live(accepted - finished - cancelled - expired - failed);
+  response->set_refused(counters.refused);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace vitrine::server

@@ -1,0 +1,102 @@
+// The loop that computes: drain the queue, drop who is gone, form a step, run it, post its tokens.
+// Ids in, ids out; it knows neither text nor RPCs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "model/kv_cache.h"
+#include "model/runner.h"
+#include "server/clock.h"
+#include "server/delivery.h"
+#include "server/rate_window.h"
+#include "server/request_queue.h"
+#include "server/scheduler.h"
+
+namespace vitrine::server {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  bool prefix_cache = true;
+  SipHashKey hash_key = {};  // Random per process.
+};
+
+struct EngineLoad {
+  int waiting_sequences = 0;
+  int running_sequences = 0;
+  int blocks_free = 0;
+  int blocks_owned = 0;
+  int blocks_cached = 0;
+  int blocks_total = 0;
+  uint64_t steps = 0;
+  int64_t preemptions = 0;
+  int64_t oldest_arrival_us = kNever;  // Of the waiting ones; monotonic.
+  RateWindow generated;                // Tokens of answers.
+  RateWindow prefilled;                // Prompt tokens computed.
+};
+
+class Engine {
+ public:
+  // All references must outlive the engine.
+  Engine(const EngineOptions& options, Runner& runner, RequestQueue& queue, Delivery& delivery,
+         const Clock& clock);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Starts the engine thread, which alone calls Turn from then on.
+  void Start();
+
+  // Ends whatever is queued or running with SHUTDOWN and waits for the thread. Close the queue
+  // before. Idempotent.
+  void Stop();
+
+  // One turn of the loop. False: there was nothing to do.
+  bool Turn();
+
+  // Any thread. Exact between turns; in a turn, of its beginning.
+  EngineLoad load() const;
+
+  // Any thread. How long the engine has been inside one turn with work to do; 0 when it is idle.
+  int64_t BusyMicros() const;
+
+  const BlockPool& pool() const { return pool_; }  // Between turns only.
+
+ private:
+  void Run();
+  void TakeArrivals();
+  void DropLeavers(int64_t now_us);
+  std::optional<RequestEnd> WhyLeave(const Sequence& sequence, int64_t now_us) const;
+  void NoteStarts(int64_t now_us);
+  void NoteResult(const StepResult& result, int64_t now_us);
+  void PostEnd(Sequence& sequence, int64_t now_us);
+  void PublishLoad();
+
+  const EngineOptions options_;
+  Runner& runner_;
+  RequestQueue& queue_;
+  Delivery& delivery_;
+  const Clock& clock_;
+  BlockPool pool_;
+  Scheduler scheduler_;
+  uint64_t next_arrival_ = 0;
+  std::vector<std::shared_ptr<ActiveRequest>> arrivals_;
+  std::vector<TokenId> next_tokens_;
+  std::vector<StepEvent> events_;
+  uint64_t steps_ = 0;
+  RateWindow generated_;
+  RateWindow prefilled_;
+
+  std::atomic<bool> stopping_ = false;
+  std::atomic<int64_t> turn_began_us_ = kNever;  // kNever: idle.
+  mutable std::mutex load_mutex_;
+  EngineLoad load_;  // Guarded by load_mutex_.
+  std::thread thread_;
+};
+
+}  // namespace vitrine::server

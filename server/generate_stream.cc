@@ -1,0 +1,164 @@
+#include "server/generate_stream.h"
+
+#include <vector>
+
+#include "server/answer_messages.h"
+#include "server/grpc_status.h"
+
+namespace vitrine::server {
+
+void StreamSet::Add(GenerateStream* stream) {
+  std::lock_guard lock(mutex_);
+  streams_.insert(stream);
+}
+
+void StreamSet::Remove(GenerateStream* stream) {
+  std::lock_guard lock(mutex_);
+  streams_.erase(stream);
+}
+
+size_t StreamSet::size() const {
+  std::lock_guard lock(mutex_);
+  return streams_.size();
+}
+
+void StreamSet::EndStalled(int64_t now_us, int64_t limit_us) {
+  // Under the lock, so that no stream, nor the context that it points to, dies meanwhile.
+  std::lock_guard lock(mutex_);
+  for (GenerateStream* stream : streams_) stream->EndIfStalled(now_us, limit_us);
+}
+
+std::shared_ptr<GenerateStream> GenerateStream::Create(grpc::CallbackServerContext* context,
+                                                       StreamSet& set, const Clock& clock,
+                                                       const TransportLimits& limits) {
+  std::shared_ptr<GenerateStream> stream(new GenerateStream(context, set, clock, limits));
+  {
+    std::lock_guard lock(stream->mutex_);
+    stream->self_ = stream;
+  }
+  set.Add(stream.get());
+  return stream;
+}
+
+GenerateStream::GenerateStream(grpc::CallbackServerContext* context, StreamSet& set,
+                               const Clock& clock, const TransportLimits& limits)
+    : context_(context), set_(set), clock_(clock), limits_(limits) {}
+
+void GenerateStream::Attach(std::shared_ptr<ActiveRequest> request, bool with_prompt_ids) {
+  std::lock_guard lock(mutex_);
+  request_ = std::move(request);
+  *NewEvent().mutable_accepted() = MakeAccepted(*request_, with_prompt_ids);
+}
+
+void GenerateStream::Open() {
+  std::lock_guard lock(mutex_);
+  is_open_ = true;
+  Advance();
+}
+
+void GenerateStream::Refuse(const grpc::Status& status) {
+  std::lock_guard lock(mutex_);
+  is_open_ = true;
+  has_end_ = true;
+  outgoing_.clear();
+  final_status_ = status;
+  Advance();
+}
+
+void GenerateStream::OnToken(const AnswerToken& token) {
+  std::lock_guard lock(mutex_);
+  if (is_dead_) return;
+  const bool appends = !outgoing_.empty() && outgoing_.back().has_tokens() &&
+                       last_bytes_ < static_cast<size_t>(limits_.max_event_bytes);
+  v1::GenerateEvent& event = appends ? outgoing_.back() : NewEvent();
+  *event.mutable_tokens()->add_tokens() = MakeToken(token);
+  constexpr size_t kTokenOverhead = 32;  // Tags and numbers.
+  last_bytes_ += token.bytes.size() + token.text.size() + kTokenOverhead;
+  Advance();
+}
+
+void GenerateStream::OnEnd(const AnswerEnd& end) {
+  std::lock_guard lock(mutex_);
+  if (is_dead_) return;
+  const absl::Status status = StatusOf(end);
+  if (status.ok()) {
+    const GenerationRequest& request = request_->request;
+    *NewEvent().mutable_choice_finished() = MakeChoiceFinished(end, request.stop);
+    *NewEvent().mutable_done() = MakeDone(end, static_cast<int>(request.prompt.size()));
+  }
+  has_end_ = true;
+  final_status_ = ToGrpcStatus(status);
+  Advance();
+}
+
+void GenerateStream::EndIfStalled(int64_t now_us, int64_t limit_us) {
+  {
+    std::lock_guard lock(mutex_);
+    if (is_stalled_ || write_began_us_ == kNever || now_us - write_began_us_ < limit_us) return;
+    is_stalled_ = true;
+  }
+  // Not under the lock: it may call back. The stalled bytes cannot be taken back, so the client
+  // sees CANCELLED if it ever reads again.
+  context_->TryCancel();
+}
+
+void GenerateStream::OnWriteDone(bool ok) {
+  std::lock_guard lock(mutex_);
+  write_began_us_ = kNever;
+  if (!ok) {
+    is_dead_ = true;
+    if (request_ != nullptr) request_->cancelled = true;
+  }
+  Advance();
+}
+
+void GenerateStream::OnCancel() {
+  std::lock_guard lock(mutex_);
+  is_dead_ = true;
+  if (request_ != nullptr) request_->cancelled = true;
+  Advance();
+}
+
+void GenerateStream::OnDone() {
+  set_.Remove(this);
+  // Outlives the lock: it may be the last owner of the mutex.
+  std::shared_ptr<GenerateStream> last_reference;
+  std::lock_guard lock(mutex_);
+  last_reference.swap(self_);
+}
+
+v1::GenerateEvent& GenerateStream::NewEvent() {
+  last_bytes_ = 0;
+  return outgoing_.emplace_back();
+}
+
+void GenerateStream::Advance() {
+  if (!is_open_ || is_finished_ || write_began_us_ != kNever) return;
+  if (is_dead_) {
+    outgoing_.clear();
+    if (is_stalled_) {
+      FinishOnce({grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly"});
+    } else if (request_ != nullptr && request_->request.deadline_us <= clock_.NowMicros()) {
+      FinishOnce({grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline passed"});
+    } else {
+      FinishOnce({grpc::StatusCode::CANCELLED, "cancelled by the client"});
+    }
+    return;
+  }
+  if (!outgoing_.empty()) {
+    in_flight_ = std::move(outgoing_.front());
+    outgoing_.pop_front();
+    in_flight_.set_sequence_number(next_sequence_number_++);
+    write_began_us_ = clock_.NowMicros();
+    StartWrite(&in_flight_);
+    return;
+  }
+  if (has_end_) FinishOnce(final_status_);
+}
+
+void GenerateStream::FinishOnce(const grpc::Status& status) {
+  is_finished_ = true;
+  Finish(status);
+}
+
+}  // namespace vitrine::server

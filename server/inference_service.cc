@@ -1,0 +1,119 @@
+#include "server/inference_service.h"
+
+#include <chrono>
+#include <utility>
+
+#include "server/answer_messages.h"
+#include "server/grpc_status.h"
+#include "server/unary_reactor.h"
+#include "server/validate.h"
+
+namespace vitrine::server {
+namespace {
+
+// What is left of the call's deadline, microseconds; kNever: it has none.
+int64_t DeadlineMicros(const grpc::CallbackServerContext& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return kNever;
+  return std::chrono::duration_cast<std::chrono::microseconds>(deadline -
+                                                               std::chrono::system_clock::now())
+      .count();
+}
+
+grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
+                                      const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace
+
+absl::StatusOr<GenerationRequest> InferenceService::Prepare(
+    const grpc::CallbackServerContext& context, const v1::GenerateRequest& message) {
+  const int64_t arrival_us = parts_.clock.NowMicros();
+  const int64_t left_us = DeadlineMicros(context);
+  if (left_us <= 0) return absl::DeadlineExceededError("the deadline had passed on arrival");
+  absl::StatusOr<GenerationRequest> request =
+      ValidateGenerate(message, parts_.model, parts_.request_limits);
+  if (!request.ok()) {
+    ++parts_.counters.refused;
+    return request;
+  }
+  request->arrival_us = arrival_us;
+  request->deadline_us =
+      arrival_us + (left_us == kNever ? parts_.request_limits.max_request_us : left_us);
+  if (request->time_limit_us != kNever) request->time_limit_us += arrival_us;
+  return request;
+}
+
+absl::Status InferenceService::Submit(const std::shared_ptr<ActiveRequest>& request) {
+  return parts_.queue.Push(request, parts_.clock.NowMicros());
+}
+
+grpc::ServerWriteReactor<v1::GenerateEvent>* InferenceService::Generate(
+    grpc::CallbackServerContext* context, const v1::GenerateRequest* message) {
+  const std::shared_ptr<GenerateStream> stream =
+      GenerateStream::Create(context, streams_, parts_.clock, parts_.transport_limits);
+  absl::StatusOr<GenerationRequest> request = Prepare(*context, *message);
+  if (!request.ok()) {
+    stream->Refuse(ToGrpcStatus(request.status()));
+    return stream.get();
+  }
+  const auto active = std::make_shared<ActiveRequest>(NewRequestId(), *std::move(request), stream);
+  stream->Attach(active, message->output().return_prompt_token_ids());
+  if (const absl::Status status = Submit(active); !status.ok()) {
+    // Nobody will end it.
+    active->sink.reset();
+    stream->Refuse(ToGrpcStatus(status));
+  } else {
+    stream->Open();
+  }
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* InferenceService::GenerateUnary(grpc::CallbackServerContext* context,
+                                                          const v1::GenerateRequest* message,
+                                                          v1::GenerateResponse* response) {
+  absl::StatusOr<GenerationRequest> request = Prepare(*context, *message);
+  if (!request.ok()) return FinishUnary(context, request.status());
+  const std::shared_ptr<UnaryReactor> reactor =
+      UnaryReactor::Create(response, parts_.clock, parts_.transport_limits);
+  const auto active = std::make_shared<ActiveRequest>(NewRequestId(), *std::move(request), reactor);
+  reactor->Attach(active, message->output().return_prompt_token_ids());
+  if (const absl::Status status = Submit(active); !status.ok()) {
+    active->sink.reset();
+    reactor->Refuse(ToGrpcStatus(status));
+  }
+  return reactor.get();
+}
+
+grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
+                                                     const v1::TokenizeRequest* message,
+                                                     v1::TokenizeResponse* response) {
+  const absl::StatusOr<Encoding> encoding = ValidateTokenize(*message, parts_.model);
+  if (!encoding.ok()) return FinishUnary(context, encoding.status());
+  response->mutable_token_ids()->Add(encoding->ids.begin(), encoding->ids.end());
+  response->mutable_byte_offsets()->Add(encoding->byte_offsets.begin(),
+                                        encoding->byte_offsets.end());
+  response->add_byte_offsets(static_cast<uint32_t>(message->text().size()));
+  response->set_token_count(static_cast<uint32_t>(encoding->ids.size()));
+  return FinishUnary(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context,
+                                                       const v1::DetokenizeRequest* message,
+                                                       v1::DetokenizeResponse* response) {
+  absl::StatusOr<std::string> bytes = ValidateDetokenize(*message, parts_.model);
+  if (!bytes.ok()) return FinishUnary(context, bytes.status());
+  response->set_text(*std::move(bytes));
+  return FinishUnary(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* InferenceService::RenderChat(grpc::CallbackServerContext* context,
+                                                       const v1::RenderChatRequest* /*message*/,
+                                                       v1::RenderChatResponse* /*response*/) {
+  return FinishUnary(context, absl::UnimplementedError("RenderChat is not supported yet"));
+}
+
+}  // namespace vitrine::server

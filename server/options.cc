@@ -1,0 +1,242 @@
+#include "server/options.h"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "model/status.h"
+
+ABSL_FLAG(std::string, model, "", "GGUF file of the model to serve");
+ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
+          "HOST:PORT or unix:PATH; port 0 takes a free one and prints it");
+ABSL_FLAG(bool, insecure_listen, false,
+          "allow plain text on addresses other than loopback and Unix sockets");
+ABSL_FLAG(std::string, backend, "auto", "auto, cpu, cuda or reference");
+ABSL_FLAG(int, threads, 0, "threads that compute; 0: one per core");
+ABSL_FLAG(std::string, numerics, "fast", "fast or exact");
+ABSL_FLAG(std::string, kv_dtype, "auto", "auto, f32, bf16 or q8_0");
+ABSL_FLAG(int, context_length, 0, "most tokens of prompt and answer; 0: what the model knows");
+ABSL_FLAG(int64_t, kv_cache_bytes, 0, "size of the key and value cache; 0: chosen");
+ABSL_FLAG(int, max_running_sequences, 32, "sequences computed at once");
+ABSL_FLAG(int, max_step_tokens, 256, "tokens computed in one step");
+ABSL_FLAG(int, prefill_chunk_tokens, 64,
+          "prompt tokens computed in one step while other requests wait or run");
+ABSL_FLAG(bool, optimistic_admission, false,
+          "admit requests that can start rather than those that can finish; may preempt");
+ABSL_FLAG(int, max_queued_requests, 256, "requests that may wait");
+ABSL_FLAG(int64_t, max_queued_tokens, 262144, "prompt tokens that may wait");
+ABSL_FLAG(bool, prefix_cache, true, "reuse the keys and values of equal prompt beginnings");
+ABSL_FLAG(absl::Duration, max_request_time, absl::Hours(1), "deadline of requests that bring none");
+ABSL_FLAG(absl::Duration, no_progress_timeout, absl::Seconds(30),
+          "a client that accepts nothing for so long loses its stream");
+ABSL_FLAG(absl::Duration, stall_timeout, absl::Seconds(5),
+          "a step that takes longer makes health NOT_SERVING");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "how long running requests may go on after SIGTERM");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file: certificate chain of the server");
+ABSL_FLAG(std::string, tls_key, "", "PEM file: its private key");
+ABSL_FLAG(std::string, tls_client_ca, "", "PEM file: authority of client certificates");
+ABSL_FLAG(bool, reflection, false, "offer the reflection service");
+ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
+ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
+// Known to the protocol, not to this version: refused when set.
+ABSL_FLAG(bool, allow_inspection, false, "not supported yet");
+ABSL_FLAG(int64_t, inspection_bytes, 0, "not supported yet");
+ABSL_FLAG(absl::Duration, inspection_retention, absl::ZeroDuration(), "not supported yet");
+ABSL_FLAG(std::string, metrics_listen, "", "not supported yet");
+ABSL_FLAG(std::string, auth_tokens_file, "", "not supported yet");
+
+namespace vitrine::server {
+namespace {
+
+constexpr char kUsage[] =
+    "vitrine-server --model FILE [flags]         serve\n"
+    "vitrine-server inspect-model FILE           what a model file holds\n"
+    "vitrine-server check-model FILE [flags]     load everything, generate two tokens\n"
+    "vitrine-server tokenize FILE                text on stdin, ids on stdout";
+
+constexpr std::array<const char*, 3> kCommands = {"inspect-model", "check-model", "tokenize"};
+constexpr std::array<const char*, 3> kLaterCommands = {"attention-lab", "render-chat",
+                                                       "bench-model"};
+
+absl::Status FlagError(absl::string_view flag, absl::string_view rule) {
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", rule));
+}
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return FlagError(flag, absl::StrCat("must be in [", low, ", ", high, "], is ", value));
+}
+
+absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::Duration low) {
+  if (value >= low && value <= absl::Hours(24)) return absl::OkStatus();
+  return FlagError(flag, absl::StrCat("must be in [", absl::FormatDuration(low), ", 24h], is ",
+                                      absl::FormatDuration(value)));
+}
+
+absl::Status CheckNotSupportedYet() {
+  absl::string_view set;
+  if (absl::GetFlag(FLAGS_allow_inspection)) set = "allow_inspection";
+  if (absl::GetFlag(FLAGS_inspection_bytes) != 0) set = "inspection_bytes";
+  if (absl::GetFlag(FLAGS_inspection_retention) != absl::ZeroDuration()) {
+    set = "inspection_retention";
+  }
+  if (!absl::GetFlag(FLAGS_metrics_listen).empty()) set = "metrics_listen";
+  if (!absl::GetFlag(FLAGS_auth_tokens_file).empty()) set = "auth_tokens_file";
+  return set.empty() ? absl::OkStatus() : FlagError(set, "is not supported yet");
+}
+
+bool IsLoopback(absl::string_view listen) {
+  return absl::StartsWith(listen, "unix:") || absl::StartsWith(listen, "127.") ||
+         absl::StartsWith(listen, "localhost:") || absl::StartsWith(listen, "[::1]:");
+}
+
+absl::Status CheckListen(const std::string& listen, bool is_protected) {
+  const size_t colon = listen.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  if (!absl::StartsWith(listen, "unix:")) {
+    int number = -1;
+    if (colon == 0 || port.size() > 5 || !absl::SimpleAtoi(port, &number) || number < 0 ||
+        number > 65535) {
+      return FlagError("listen", "must be HOST:PORT with a port in [0, 65535], or unix:PATH");
+    }
+  } else if (port.empty()) {
+    return FlagError("listen", "needs a path after unix:");
+  }
+  if (!is_protected && !IsLoopback(listen)) {
+    return FlagError("listen",
+                     "is not a loopback address: set --tls_cert and --tls_key, or "
+                     "--insecure_listen to serve plain text");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadModelFlags(ServerOptions& options) {
+  options.model = absl::GetFlag(FLAGS_model);
+  options.backend = absl::GetFlag(FLAGS_backend);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  VITRINE_RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 1024));
+
+  const std::string numerics = absl::GetFlag(FLAGS_numerics);
+  if (numerics != "fast" && numerics != "exact") {
+    return FlagError("numerics", "must be fast or exact");
+  }
+  options.numerics = numerics == "fast" ? Numerics::kFast : Numerics::kExact;
+
+  const std::string kv_dtype = absl::GetFlag(FLAGS_kv_dtype);
+  if (kv_dtype == "f32") {
+    options.load.kv_dtype = KvDType::kF32;
+  } else if (kv_dtype == "bf16") {
+    options.load.kv_dtype = KvDType::kBF16;
+  } else if (kv_dtype == "q8_0") {
+    options.load.kv_dtype = KvDType::kQ8_0;
+  } else if (kv_dtype != "auto") {
+    return FlagError("kv_dtype", "must be auto, f32, bf16 or q8_0");
+  }
+  options.load.context_length = absl::GetFlag(FLAGS_context_length);
+  options.load.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes);
+  VITRINE_RETURN_IF_ERROR(CheckRange("context_length", options.load.context_length, 0, 1 << 24));
+  return CheckRange("kv_cache_bytes", options.load.kv_cache_bytes, 0, int64_t{1} << 44);
+}
+
+absl::Status ReadLimits(ServerOptions& options) {
+  SchedulerOptions& scheduler = options.scheduler;
+  scheduler.max_running_sequences = absl::GetFlag(FLAGS_max_running_sequences);
+  scheduler.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  scheduler.prefill_chunk_tokens = absl::GetFlag(FLAGS_prefill_chunk_tokens);
+  scheduler.optimistic_admission = absl::GetFlag(FLAGS_optimistic_admission);
+  VITRINE_RETURN_IF_ERROR(
+      CheckRange("max_running_sequences", scheduler.max_running_sequences, 1, 4096));
+  // One row per running sequence must fit, so that no stream skips a step.
+  VITRINE_RETURN_IF_ERROR(CheckRange("max_step_tokens", scheduler.max_step_tokens,
+                                     scheduler.max_running_sequences, 1 << 16));
+  VITRINE_RETURN_IF_ERROR(CheckRange("prefill_chunk_tokens", scheduler.prefill_chunk_tokens, 1,
+                                     scheduler.max_step_tokens));
+  options.load.max_step_rows = scheduler.max_step_tokens;
+  options.load.max_step_sequences = scheduler.max_running_sequences;
+  options.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+
+  options.queue = {.max_requests = absl::GetFlag(FLAGS_max_queued_requests),
+                   .max_prompt_tokens = absl::GetFlag(FLAGS_max_queued_tokens)};
+  VITRINE_RETURN_IF_ERROR(
+      CheckRange("max_queued_requests", options.queue.max_requests, 1, 1 << 20));
+  VITRINE_RETURN_IF_ERROR(
+      CheckRange("max_queued_tokens", options.queue.max_prompt_tokens, 1, int64_t{1} << 40));
+
+  const absl::Duration request_time = absl::GetFlag(FLAGS_max_request_time);
+  const absl::Duration no_progress = absl::GetFlag(FLAGS_no_progress_timeout);
+  const absl::Duration stall = absl::GetFlag(FLAGS_stall_timeout);
+  const absl::Duration drain = absl::GetFlag(FLAGS_drain_timeout);
+  VITRINE_RETURN_IF_ERROR(CheckDuration("max_request_time", request_time, absl::Milliseconds(1)));
+  VITRINE_RETURN_IF_ERROR(
+      CheckDuration("no_progress_timeout", no_progress, absl::Milliseconds(100)));
+  VITRINE_RETURN_IF_ERROR(CheckDuration("stall_timeout", stall, absl::Milliseconds(100)));
+  VITRINE_RETURN_IF_ERROR(CheckDuration("drain_timeout", drain, absl::ZeroDuration()));
+  options.request.max_request_us = absl::ToInt64Microseconds(request_time);
+  options.transport.no_progress_us = absl::ToInt64Microseconds(no_progress);
+  options.stall_us = absl::ToInt64Microseconds(stall);
+  options.drain_us = absl::ToInt64Microseconds(drain);
+  return absl::OkStatus();
+}
+
+absl::Status ReadTransportFlags(ServerOptions& options) {
+  options.listen = absl::GetFlag(FLAGS_listen);
+  options.insecure_listen = absl::GetFlag(FLAGS_insecure_listen);
+  options.tls = {.certificate = absl::GetFlag(FLAGS_tls_cert),
+                 .key = absl::GetFlag(FLAGS_tls_key),
+                 .client_ca = absl::GetFlag(FLAGS_tls_client_ca)};
+  if (options.tls.certificate.empty() != options.tls.key.empty()) {
+    return FlagError("tls_cert", "and --tls_key must be set together");
+  }
+  if (!options.tls.client_ca.empty() && !options.tls.enabled()) {
+    return FlagError("tls_client_ca", "needs --tls_cert and --tls_key");
+  }
+  options.reflection = absl::GetFlag(FLAGS_reflection);
+  options.log_requests = absl::GetFlag(FLAGS_log_requests);
+  return CheckListen(options.listen, options.tls.enabled() || options.insecure_listen);
+}
+
+absl::Status ReadCommand(const std::vector<char*>& positional, ServerOptions& options) {
+  options.parse_special = absl::GetFlag(FLAGS_parse_special);
+  if (positional.size() < 2) {
+    if (options.model.empty()) return FlagError("model", "must name a model file; see --help");
+    return absl::OkStatus();
+  }
+  options.command = positional[1];
+  options.arguments.assign(positional.begin() + 2, positional.end());
+  for (const char* later : kLaterCommands) {
+    if (options.command == later) {
+      return absl::InvalidArgumentError(absl::StrCat(later, " is not supported yet"));
+    }
+  }
+  for (const char* known : kCommands) {
+    if (options.command != known) continue;
+    if (options.arguments.size() == 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(known, " takes one argument, the model file"));
+  }
+  return absl::InvalidArgumentError("unknown command; see --help");
+}
+
+}  // namespace
+
+absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
+  absl::SetProgramUsageMessage(kUsage);
+  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  ServerOptions options;
+  VITRINE_RETURN_IF_ERROR(CheckNotSupportedYet());
+  VITRINE_RETURN_IF_ERROR(ReadModelFlags(options));
+  VITRINE_RETURN_IF_ERROR(ReadLimits(options));
+  VITRINE_RETURN_IF_ERROR(ReadTransportFlags(options));
+  VITRINE_RETURN_IF_ERROR(ReadCommand(positional, options));
+  return options;
+}
+
+}  // namespace vitrine::server

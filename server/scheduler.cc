@@ -1,0 +1,337 @@
+#include "server/scheduler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace vitrine::server {
+namespace {
+
+// Of the prompt rows of a step: what is the first's in order of service, however long it is.
+constexpr int kFirstShare = 4;
+
+bool Contains(const std::vector<TokenId>& ids, TokenId id) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
+    : options_(options), pool_(pool) {
+  VITRINE_CHECK_LE(options.max_running_sequences, options.max_step_tokens);
+  VITRINE_CHECK_LE(options.prefill_chunk_tokens, options.max_step_tokens);
+  VITRINE_CHECK_LT(0, options.prefill_chunk_tokens);
+  const auto sequences = static_cast<size_t>(options.max_running_sequences);
+  const auto rows = static_cast<size_t>(options.max_step_tokens);
+  running_.reserve(sequences);
+  step_.reserve(sequences);
+  prefills_.reserve(sequences);
+  results_.reserve(sequences);
+  ended_.reserve(sequences);
+  batch_.token_ids.reserve(rows);
+  batch_.row_begin.reserve(sequences + 1);
+  batch_.first_position.reserve(sequences);
+  batch_.sampled_rows.reserve(sequences);
+  batch_.sampling.reserve(sequences);
+}
+
+void Scheduler::Admit(std::unique_ptr<Sequence> sequence) {
+  VITRINE_CHECK_LE(BlocksFor(sequence->kv_limit()), pool_.num_blocks());
+  Insert(waiting_, std::move(sequence));
+}
+
+const Batch& Scheduler::Next() {
+  ended_.clear();
+  budget_ = options_.max_step_tokens;
+  has_preempted_ = false;
+  PlanDecodes();
+  AdmitWaiting();
+  PlanPrefills();
+  FormBatch();
+  return batch_;
+}
+
+void Scheduler::PlanDecodes() {
+  // By index: Grant may preempt from the end of the line.
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->remaining() == 1) Grant(*running_[i], 1);
+  }
+}
+
+void Scheduler::AdmitWaiting() {
+  // What was just preempted must not come back into the blocks that it made room for.
+  if (has_preempted_) return;
+  while (running() < options_.max_running_sequences) {
+    const Line::iterator position = PickWaiting();
+    if (position == waiting_.end()) break;
+    Start(position);
+  }
+}
+
+Scheduler::Line::iterator Scheduler::PickWaiting() {
+  if (waiting_.empty()) return waiting_.end();
+  if (oldest_passed_ >= options_.bypass_limit) {
+    const Line::iterator oldest = OldestWaiting();
+    return Fits(**oldest) ? oldest : waiting_.end();
+  }
+  int skipped = 0;
+  for (Line::iterator position = waiting_.begin(); position != waiting_.end(); ++position) {
+    if (Fits(**position)) return position;
+    if ((*position)->bypassed >= options_.bypass_limit) break;
+    // A window, so that a long line of requests that do not fit costs a step little.
+    if (++skipped > options_.bypass_limit) break;
+  }
+  return waiting_.end();
+}
+
+Scheduler::Line::iterator Scheduler::OldestWaiting() {
+  return std::ranges::min_element(waiting_, {}, [](const auto& s) { return s->arrival; });
+}
+
+bool Scheduler::Fits(const Sequence& sequence) const {
+  int available = pool_.available();
+  int needed;
+  if (options_.optimistic_admission) {
+    needed = BlocksFor(std::min(sequence.length() + 1, sequence.kv_limit()));
+    available -= running();  // Each may need its next block soon.
+  } else {
+    needed = BlocksFor(sequence.kv_limit());
+    for (const auto& other : running_) available -= other->blocks_to_come();
+  }
+  if (running_.empty()) return true;
+  if (needed <= available) return true;
+  // Blocks that a running sequence owns anyway come for nothing. The last token is never reused.
+  const auto reusable = static_cast<size_t>(sequence.length() - 1);
+  const PrefixMatch match =
+      pool_.Match(sequence.root_chain, std::span(sequence.tokens).first(reusable));
+  return needed - match.owned_blocks <= available;
+}
+
+void Scheduler::Start(Line::iterator position) {
+  const bool is_oldest = position == OldestWaiting();
+  oldest_passed_ = is_oldest ? 0 : oldest_passed_ + 1;
+  for (Line::iterator before = waiting_.begin(); before != position; ++before) {
+    ++(*before)->bypassed;
+  }
+  std::unique_ptr<Sequence> sequence = std::move(*position);
+  waiting_.erase(position);
+  Sequence& started = *sequence;
+  started.bypassed = 0;
+  started.is_running = true;
+  Insert(running_, std::move(sequence));
+  ReuseCached(started);
+}
+
+void Scheduler::PlanPrefills() {
+  CollectPrefills();
+  if (prefills_.empty()) return;
+  const bool is_alone = running() == 1 && waiting_.empty();
+  int left = std::min(budget_, is_alone ? options_.max_step_tokens : options_.prefill_chunk_tokens);
+  Sequence* const first = prefills_.front();
+  const int first_share = std::min(first->remaining(), std::max(1, left / kFirstShare));
+  left -= first_share;
+  std::ranges::sort(prefills_, [](const Sequence* a, const Sequence* b) {
+    return a->remaining() != b->remaining() ? a->remaining() < b->remaining() : GoesBefore(*a, *b);
+  });
+  for (Sequence* sequence : prefills_) {
+    const int share = sequence == first ? first_share : 0;
+    const int more = std::min(sequence->remaining() - share, left);
+    left -= more;
+    // An earlier one in this loop may have preempted it.
+    if (share + more > 0 && sequence->is_running) Grant(*sequence, share + more);
+  }
+}
+
+void Scheduler::CollectPrefills() {
+  prefills_.clear();
+  for (const auto& sequence : running_) {
+    if (sequence->planned > 0) continue;
+    ReuseCached(*sequence);
+    if (!WaitsForAnother(*sequence)) prefills_.push_back(sequence.get());
+  }
+}
+
+bool Scheduler::WaitsForAnother(const Sequence& sequence) const {
+  if (!pool_.has_prefix_cache() || sequence.computed % kKvBlockTokens != 0) return false;
+  const int end = sequence.computed + kKvBlockTokens;
+  if (end >= sequence.length()) return false;
+  const int block = sequence.computed / kKvBlockTokens;
+  return std::ranges::any_of(prefills_, [&](const Sequence* leader) {
+    return leader->computed / kKvBlockTokens == block && leader->length() >= end &&
+           leader->chain == sequence.chain &&
+           std::ranges::equal(leader->BlockTokens(block), sequence.BlockTokens(block));
+  });
+}
+
+void Scheduler::Grant(Sequence& sequence, int tokens) {
+  if (!SecureBlocks(sequence, sequence.computed + tokens)) return;
+  sequence.planned = tokens;
+  budget_ -= tokens;
+}
+
+void Scheduler::ReuseCached(Sequence& sequence) {
+  const int before = sequence.computed;
+  while (sequence.computed == sequence.chained_blocks * kKvBlockTokens &&
+         sequence.computed + kKvBlockTokens < sequence.length() &&
+         pool_.AcquireCached(sequence.BlockTokens(sequence.chained_blocks), sequence.chain,
+                             sequence.blocks)) {
+    ++sequence.chained_blocks;
+    sequence.computed += kKvBlockTokens;
+  }
+  // After a preemption it finds blocks of its own: those were computed, not saved.
+  const int saved = std::min(sequence.computed, sequence.prompt_length()) -
+                    std::max(before, sequence.furthest_computed);
+  sequence.timeline.cached_prompt_tokens += std::max(0, saved);
+  sequence.furthest_computed = std::max(sequence.furthest_computed, sequence.computed);
+}
+
+bool Scheduler::SecureBlocks(Sequence& sequence, int tokens) {
+  const int needed = BlocksFor(tokens) - static_cast<int>(sequence.blocks.size());
+  if (needed <= 0) return true;
+  while (needed > pool_.available()) {
+    // Conservative admission promised the blocks.
+    VITRINE_CHECK(options_.optimistic_admission);
+    Sequence& victim = *running_.back();
+    Preempt(victim);
+    if (&victim == &sequence) return false;
+  }
+  return pool_.Acquire(needed, sequence.blocks);
+}
+
+void Scheduler::Preempt(Sequence& sequence) {
+  budget_ += sequence.planned;
+  sequence.planned = 0;
+  pool_.Release(sequence.blocks);
+  sequence.computed = 0;
+  sequence.chain = sequence.root_chain;
+  sequence.chained_blocks = 0;
+  sequence.is_running = false;
+  ++sequence.timeline.preemptions;
+  ++preemptions_;
+  has_preempted_ = true;
+  Insert(waiting_, Extract(running_, sequence));
+}
+
+void Scheduler::FormBatch() {
+  batch_.Clear();
+  step_.clear();
+  batch_.max_blocks = 0;
+  for (const auto& owned : running_) {
+    Sequence& sequence = *owned;
+    if (sequence.planned == 0) continue;
+    step_.push_back(&sequence);
+    const auto begin = sequence.tokens.begin() + sequence.computed;
+    batch_.token_ids.insert(batch_.token_ids.end(), begin, begin + sequence.planned);
+    batch_.row_begin.push_back(batch_.rows());
+    batch_.first_position.push_back(sequence.computed);
+    batch_.max_blocks = std::max(batch_.max_blocks, static_cast<int>(sequence.blocks.size()));
+    if (sequence.planned == sequence.remaining() && sequence.wants_token()) {
+      const SamplingParams& sampling = sequence.request().sampling;
+      batch_.sampled_rows.push_back(batch_.rows() - 1);
+      batch_.sampling.push_back({.temperature = sampling.temperature,
+                                 .top_k = sampling.top_k,
+                                 .top_p = sampling.top_p,
+                                 .min_p = sampling.min_p,
+                                 .seed = sampling.seed,
+                                 .position = sequence.length()});
+    }
+    ++sequence.timeline.steps;
+    if (sequence.computed < sequence.prompt_length()) ++sequence.timeline.prefill_chunks;
+  }
+  const auto width = static_cast<size_t>(batch_.max_blocks);
+  for (Sequence* sequence : step_) {
+    sequence->timeline.step_sequences += static_cast<int64_t>(step_.size());
+    const size_t end = batch_.block_table.size() + width;
+    batch_.block_table.insert(batch_.block_table.end(), sequence->blocks.begin(),
+                              sequence->blocks.end());
+    batch_.block_table.resize(end, 0);
+  }
+}
+
+std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next) {
+  VITRINE_CHECK_EQ(next.size(), batch_.sampling.size());
+  results_.clear();
+  size_t drawn = 0;
+  for (Sequence* sequence : step_) {
+    sequence->computed += std::exchange(sequence->planned, 0);
+    sequence->furthest_computed = std::max(sequence->furthest_computed, sequence->computed);
+    PublishComputed(*sequence);
+    if (sequence->remaining() > 0) continue;
+    if (sequence->wants_token()) {
+      results_.push_back(TakeToken(*sequence, next[drawn++]));
+    } else {
+      End(*sequence, Ending::kFinished, FinishReason::kMaxTokens, -1);
+      results_.push_back({.sequence = sequence, .has_ended = true});
+    }
+  }
+  return results_;
+}
+
+void Scheduler::PublishComputed(Sequence& sequence) {
+  while ((sequence.chained_blocks + 1) * kKvBlockTokens <= sequence.computed) {
+    const int block = sequence.chained_blocks++;
+    pool_.Publish(sequence.blocks[static_cast<size_t>(block)], sequence.BlockTokens(block),
+                  sequence.chain);
+  }
+}
+
+StepResult Scheduler::TakeToken(Sequence& sequence, TokenId token) {
+  const StopRules& stop = sequence.request().stop;
+  StepResult result = {.sequence = &sequence, .has_ended = true};
+  if (token == kNoToken) {
+    End(sequence, Ending::kFailed, FinishReason::kUnspecified, -1);
+  } else if (!stop.ignore_eos && Contains(stop.eos_ids, token)) {
+    End(sequence, Ending::kFinished, FinishReason::kEos, token);
+  } else if (Contains(stop.stop_token_ids, token)) {
+    End(sequence, Ending::kFinished, FinishReason::kStopToken, token);
+  } else {
+    sequence.tokens.push_back(token);
+    result.token = token;
+    result.has_ended = !sequence.wants_token();
+    if (result.has_ended) {
+      End(sequence, Ending::kFinished,
+          stop.max_length_is_context ? FinishReason::kContextFull : FinishReason::kMaxTokens, -1);
+    }
+  }
+  return result;
+}
+
+void Scheduler::End(Sequence& sequence, Ending ending, FinishReason reason, TokenId stop_token) {
+  sequence.owner->end = {.ending = ending, .reason = reason, .stop_token = stop_token};
+  pool_.Release(sequence.blocks);
+  sequence.is_running = false;
+  ended_.push_back(Extract(running_, sequence));
+}
+
+void Scheduler::RemoveIf(absl::FunctionRef<bool(Sequence&)> should_leave) {
+  for (Line* line : {&running_, &waiting_}) {
+    std::erase_if(*line, [&](const std::unique_ptr<Sequence>& sequence) {
+      if (!should_leave(*sequence)) return false;
+      pool_.Release(sequence->blocks);
+      return true;
+    });
+  }
+}
+
+int64_t Scheduler::OldestArrivalMicros() const {
+  int64_t oldest = kNever;
+  for (const auto& sequence : waiting_) oldest = std::min(oldest, sequence->request().arrival_us);
+  return oldest;
+}
+
+void Scheduler::Insert(Line& line, std::unique_ptr<Sequence> sequence) {
+  const auto position = std::ranges::upper_bound(
+      line, *sequence, GoesBefore, [](const auto& other) -> const Sequence& { return *other; });
+  line.insert(position, std::move(sequence));
+}
+
+std::unique_ptr<Sequence> Scheduler::Extract(Line& line, const Sequence& sequence) {
+  const auto position =
+      std::ranges::find(line, &sequence, [](const auto& other) { return other.get(); });
+  VITRINE_CHECK(position != line.end());
+  std::unique_ptr<Sequence> extracted = std::move(*position);
+  line.erase(position);
+  return extracted;
+}
+
+}  // namespace vitrine::server

@@ -1,0 +1,67 @@
+// One request being computed: its tokens so far, its blocks and its counters. Engine thread only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "model/kv_cache.h"
+#include "server/request.h"
+
+namespace vitrine::server {
+
+struct Sequence {
+  Sequence(std::shared_ptr<ActiveRequest> active, PrefixChain root, uint64_t arrival_number)
+      : owner(std::move(active)), root_chain(root), chain(root), arrival(arrival_number) {
+    // All memory it will ever need, so that no step allocates.
+    tokens.reserve(static_cast<size_t>(request().stop.max_length));
+    tokens = request().prompt;
+    blocks.reserve(static_cast<size_t>(BlocksFor(kv_limit())));
+  }
+
+  const GenerationRequest& request() const { return owner->request; }
+  int length() const { return static_cast<int>(tokens.size()); }
+  int prompt_length() const { return static_cast<int>(request().prompt.size()); }
+  // Tokens to compute before the next one can be drawn. One: the sequence is decoding.
+  int remaining() const { return length() - computed; }
+  bool wants_token() const { return length() < request().stop.max_length; }
+  // Most tokens whose keys and values it will store: the last token drawn is never computed.
+  int kv_limit() const { return std::max(prompt_length(), request().stop.max_length - 1); }
+  // Blocks that it may still ask for.
+  int blocks_to_come() const { return BlocksFor(kv_limit()) - static_cast<int>(blocks.size()); }
+
+  std::span<const TokenId> BlockTokens(int block) const {
+    return std::span(tokens).subspan(static_cast<size_t>(block) * kKvBlockTokens, kKvBlockTokens);
+  }
+
+  std::shared_ptr<ActiveRequest> owner;
+  std::vector<TokenId> tokens;  // Prompt, then answer.
+  int computed = 0;             // Leading tokens whose keys and values are stored.
+  int planned = 0;              // Tokens of the step being formed or run.
+  std::vector<int32_t> blocks;  // [BlocksFor(computed)] between steps.
+  PrefixChain root_chain;
+  PrefixChain chain;          // After the first chained_blocks blocks.
+  int chained_blocks = 0;     // Published by this sequence or reused; whole and computed.
+  uint64_t arrival;           // Unique, ascending.
+  int bypassed = 0;           // Later ones admitted while this one did not fit.
+  int furthest_computed = 0;  // Most that `computed` has ever been.
+  bool is_running = false;
+
+  // Monotonic; -1: not yet. The engine sets them.
+  int64_t first_step_us = -1;
+  int64_t first_token_us = -1;
+  int64_t last_token_us = -1;
+  Timeline timeline;
+};
+
+// Order of service: higher priority, then earlier arrival.
+inline bool GoesBefore(const Sequence& a, const Sequence& b) {
+  const int priority_a = a.request().priority;
+  const int priority_b = b.request().priority;
+  return priority_a != priority_b ? priority_a > priority_b : a.arrival < b.arrival;
+}
+
+}  // namespace vitrine::server

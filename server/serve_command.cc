@@ -1,0 +1,118 @@
+#include "server/serve_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "kernels/backend_factory.h"
+#include "model/gguf.h"
+#include "model/status.h"
+#include "server/clock.h"
+#include "server/grpc_server.h"
+#include "server/listen_address.h"
+#include "server/offline_commands.h"
+#include "server/signals.h"
+
+namespace vitrine::server {
+namespace {
+
+// Beyond this the process ends whatever hangs.
+constexpr unsigned kDrainGraceSeconds = 10;
+
+// As the protocol spells it: "q4_1", "bf16".
+std::string TypeName(DType dtype) {
+  const std::string_view name = TraitsOf(dtype).name;
+  return absl::AsciiStrToLower(absl::string_view(name.data(), name.size()));
+}
+
+void DescribeWeights(const GgufFile& file, ServedModel& served) {
+  for (const TensorView& tensor : file.tensors()) {
+    uint64_t elements = 1;
+    for (const int64_t extent : tensor.shape) elements *= static_cast<uint64_t>(extent);
+    served.parameters += elements;
+    const std::string name = TypeName(tensor.dtype);
+    auto type = std::ranges::find(served.weight_types, name, &ServedModel::WeightType::name);
+    if (type == served.weight_types.end()) {
+      served.weight_types.push_back({.name = name});
+      type = std::prev(served.weight_types.end());
+    }
+    ++type->tensors;
+    type->bytes += tensor.bytes;
+  }
+  std::ranges::sort(served.weight_types, std::greater<>(), &ServedModel::WeightType::bytes);
+}
+
+ServedModel Describe(const LoadedModel& model, const Backend& backend) {
+  const ModelConfig& config = model.config;
+  const RunnerLimits& limits = model.runner->limits();
+  ServedModel served;
+  served.name = config.name;
+  served.tokenizer = model.tokenizer.get();
+  served.vocabulary = std::min(model.tokenizer->vocabulary(), config.vocabulary);
+  served.context_length = limits.context_length;
+  served.kv_tokens = int64_t{limits.num_blocks} * kKvBlockTokens;
+  served.longest_token = LongestToken(*model.tokenizer);
+  served.architecture = config.architecture;
+  served.num_layers = config.num_layers;
+  served.num_heads = config.num_heads;
+  served.num_kv_heads = config.num_kv_heads;
+  served.head_dim = config.head_dim;
+  served.d_model = config.d_model;
+  served.trained_context_length = config.context_length;
+  served.backend = std::string(backend.name());
+  served.device = backend.description();
+  served.numerics = backend.numerics() == Numerics::kExact ? "exact" : "fast";
+  served.kv_dtype = TypeName(model.kv_dtype);
+  served.kv_bytes = model.kv_bytes;
+  return served;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::string& path,
+                                                                   const ServerOptions& options) {
+  // The file first: what is wrong with it must not cost a backend's memory.
+  VITRINE_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
+  auto loaded = std::make_unique<ModelOnBackend>();
+  VITRINE_ASSIGN_OR_RETURN(
+      loaded->backend,
+      CreateBackend(options.backend, {.numerics = options.numerics, .threads = options.threads}));
+  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(path, *loaded->backend, options.load));
+  loaded->served = Describe(loaded->model, *loaded->backend);
+  DescribeWeights(*file, loaded->served);
+  return loaded;
+}
+
+int RunServer(const ServerOptions& options) {
+  SignalWatcher signals;
+  if (absl::Status status = CheckListenAddressIsFree(options.listen); !status.ok()) {
+    return ReportError(status);
+  }
+  const auto loaded = LoadModelOnBackend(options.model, options);
+  if (!loaded.ok()) return ReportError(loaded.status());
+  ModelOnBackend& model = **loaded;
+  const SteadyClock clock;
+  const auto server = GrpcServer::Start(options, model.served, *model.model.runner, clock);
+  if (!server.ok()) return ReportError(server.status());
+
+  signals.StartServing();
+  std::fprintf(stderr, "serving %s on %s (%s)\n", model.served.name.c_str(),
+               model.served.backend.c_str(), model.served.device.c_str());
+  std::printf("listening on %s\n", (*server)->address().c_str());
+  std::fflush(stdout);
+
+  signals.WaitForFirst();
+  std::fprintf(stderr, "draining\n");
+  alarm(static_cast<unsigned>(options.drain_us / 1'000'000) + kDrainGraceSeconds);
+  (*server)->Drain([&] { return signals.HasSecond(); });
+  std::fprintf(stderr, "stopped\n");
+  return 0;
+}
+
+}  // namespace vitrine::server

@@ -1,0 +1,52 @@
+// One GenerateUnary call: collects an answer and sends it as one message. Same work and same text
+// as the stream. It owns itself until OnDone; delivery shares it until the end.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "server/clock.h"
+#include "server/options.h"
+#include "server/request.h"
+#include "server/token_sink.h"
+#include "vitrine/v1/generation.grpc.pb.h"
+
+namespace vitrine::server {
+
+class UnaryReactor final : public grpc::ServerUnaryReactor, public TokenSink {
+ public:
+  // `response` lives until OnDone; `clock` must outlive the reactor.
+  static std::shared_ptr<UnaryReactor> Create(v1::GenerateResponse* response, const Clock& clock,
+                                              const TransportLimits& limits);
+
+  // Before the request is queued.
+  void Attach(std::shared_ptr<ActiveRequest> request, bool with_prompt_ids);
+  // The request was refused. Nothing else comes.
+  void Refuse(const grpc::Status& status);
+
+  void OnToken(const AnswerToken& token) override;
+  void OnEnd(const AnswerEnd& end) override;
+
+ private:
+  UnaryReactor(v1::GenerateResponse* response, const Clock& clock, const TransportLimits& limits)
+      : response_(response), clock_(clock), limits_(limits) {}
+
+  void OnCancel() override;
+  void OnDone() override;
+  void FinishOnce(const grpc::Status& status);  // The caller holds mutex_.
+
+  v1::GenerateResponse* const response_;
+  const Clock& clock_;
+  const TransportLimits limits_;
+
+  std::mutex mutex_;  // Guards all below, and *response_ until Finish.
+  std::shared_ptr<UnaryReactor> self_;
+  std::shared_ptr<ActiveRequest> request_;
+  std::string bytes_;
+  bool is_finished_ = false;
+};
+
+}  // namespace vitrine::server

@@ -1,0 +1,294 @@
+#include "server/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/server/fake_runner.h"
+
+namespace vitrine::server {
+namespace {
+
+constexpr int kVocabulary = 1000;
+constexpr SipHashKey kKey = {3, 4};
+
+struct Ask {
+  int prompt = 0;
+  int max_tokens = 0;
+  int priority = 0;
+  int first_token = 1;  // Prompts with equal first tokens share prefixes.
+};
+
+// A scheduler with a fake model and names for its requests.
+class Bench {
+ public:
+  Bench(SchedulerOptions options, int num_blocks, bool prefix_cache = false)
+      : pool_(prefix_cache ? BlockPool(num_blocks, kKey) : BlockPool(num_blocks)),
+        scheduler_(options, pool_),
+        runner_({.max_step_rows = options.max_step_tokens,
+                 .max_step_sequences = options.max_running_sequences,
+                 .num_blocks = num_blocks,
+                 .context_length = 4096,
+                 .vocabulary = kVocabulary}) {}
+
+  std::shared_ptr<ActiveRequest> Add(const std::string& name, const Ask& ask) {
+    GenerationRequest request;
+    for (int i = 0; i < ask.prompt; ++i) request.prompt.push_back((ask.first_token + i) % 997);
+    request.priority = ask.priority;
+    request.stop.max_length = ask.prompt + ask.max_tokens;
+    auto active = std::make_shared<ActiveRequest>(name, std::move(request), nullptr);
+    scheduler_.Admit(std::make_unique<Sequence>(active, pool_.RootChain(""), arrivals_++));
+    return active;
+  }
+
+  // One step. Returns what it computed, as "a:4 b:1": rows per request, in order of service.
+  std::string Step() {
+    const Batch& batch = scheduler_.Next();
+    std::string rows;
+    for (const Sequence* sequence : scheduler_.step()) {
+      if (!rows.empty()) rows += ' ';
+      rows += sequence->owner->id + ":" + std::to_string(sequence->planned);
+    }
+    if (batch.rows() == 0) return rows;
+    std::vector<TokenId> next(batch.sampling.size());
+    runner_.Step(batch, next);
+    for (const StepResult& result : scheduler_.Complete(next)) {
+      const std::string& name = result.sequence->owner->id;
+      if (result.token >= 0) answers_[name].push_back(result.token);
+      if (result.has_ended) ended_.push_back(name);
+    }
+    EXPECT_EQ(pool_.free() + pool_.owned() + pool_.cached(), pool_.num_blocks());
+    return rows;
+  }
+
+  int RunAll() {
+    int steps = 0;
+    while (!Step().empty()) EXPECT_LT(++steps, 100'000);
+    return steps;
+  }
+
+  void ExpectAnswer(const std::string& name, const Ask& ask) {
+    std::vector<TokenId> prompt;
+    for (int i = 0; i < ask.prompt; ++i) prompt.push_back((ask.first_token + i) % 997);
+    EXPECT_EQ(answers_[name], ExpectedTokens(prompt, ask.max_tokens, {}, kVocabulary)) << name;
+  }
+
+  BlockPool& pool() { return pool_; }
+  Scheduler& scheduler() { return scheduler_; }
+  FakeRunner& runner() { return runner_; }
+  const std::vector<std::string>& ended() const { return ended_; }
+
+ private:
+  BlockPool pool_;
+  Scheduler scheduler_;
+  FakeRunner runner_;
+  uint64_t arrivals_ = 0;
+  std::map<std::string, std::vector<TokenId>> answers_;
+  std::vector<std::string> ended_;
+};
+
+constexpr SchedulerOptions kSmall = {
+    .max_running_sequences = 4, .max_step_tokens = 16, .prefill_chunk_tokens = 8};
+
+TEST(Scheduler, AloneFillsTheStepThenDecodesOneByOne) {
+  Bench bench(kSmall, 8);
+  bench.Add("a", {.prompt = 20, .max_tokens = 3});
+  EXPECT_EQ(bench.Step(), "a:16");
+  EXPECT_EQ(bench.Step(), "a:4");
+  EXPECT_EQ(bench.Step(), "a:1");
+  EXPECT_EQ(bench.Step(), "a:1");
+  EXPECT_EQ(bench.Step(), "");
+  bench.ExpectAnswer("a", {.prompt = 20, .max_tokens = 3});
+  EXPECT_EQ(bench.pool().owned(), 0);
+}
+
+TEST(Scheduler, PrefillOnlyEndsWithoutAToken) {
+  Bench bench(kSmall, 8);
+  const auto request = bench.Add("a", {.prompt = 20, .max_tokens = 0});
+  EXPECT_EQ(bench.RunAll(), 2);
+  EXPECT_EQ(request->end.ending, Ending::kFinished);
+  EXPECT_EQ(request->end.reason, FinishReason::kMaxTokens);
+  bench.ExpectAnswer("a", {.prompt = 20, .max_tokens = 0});
+}
+
+// Case 86: neither prefill nor decode starves the other.
+TEST(Scheduler, DecodesNeverWaitForPrefills) {
+  Bench bench(kSmall, 64);
+  bench.Add("a", {.prompt = 1, .max_tokens = 40});
+  EXPECT_EQ(bench.Step(), "a:1");
+  bench.Add("long", {.prompt = 200, .max_tokens = 1});
+  for (int step = 0; step < 25; ++step) EXPECT_EQ(bench.Step(), "a:1 long:8");
+}
+
+TEST(Scheduler, AShortPromptOvertakesALongOneButNotItsShare) {
+  Bench bench(kSmall, 64);
+  bench.Add("long", {.prompt = 200, .max_tokens = 1});
+  bench.Step();
+  bench.Add("short", {.prompt = 12, .max_tokens = 1, .first_token = 500});
+  EXPECT_EQ(bench.Step(), "long:2 short:6");
+  EXPECT_EQ(bench.Step(), "long:2 short:6");
+  EXPECT_EQ(bench.ended(), std::vector<std::string>{"short"});
+  EXPECT_EQ(bench.Step(), "long:16");
+}
+
+TEST(Scheduler, PriorityThenArrival) {
+  SchedulerOptions options = kSmall;
+  options.max_running_sequences = 1;
+  Bench bench(options, 8);
+  bench.Add("first", {.prompt = 2, .max_tokens = 1});
+  bench.Add("second", {.prompt = 2, .max_tokens = 1});
+  bench.Add("urgent", {.prompt = 2, .max_tokens = 1, .priority = 5});
+  bench.RunAll();
+  EXPECT_EQ(bench.ended(), (std::vector<std::string>{"urgent", "first", "second"}));
+}
+
+// vllm#33499 in case 86: waiting is bounded whatever the priorities.
+TEST(Scheduler, TheOldestIsPassedAtMostBypassLimitTimes) {
+  SchedulerOptions options = kSmall;
+  options.max_running_sequences = 1;
+  options.bypass_limit = 3;
+  Bench bench(options, 8);
+  bench.Add("patient", {.prompt = 2, .max_tokens = 1, .priority = -1});
+  for (int i = 0; i < 10; ++i) {
+    bench.Add("u" + std::to_string(i), {.prompt = 2, .max_tokens = 1, .priority = 5});
+  }
+  bench.RunAll();
+  const auto& ended = bench.ended();
+  EXPECT_EQ(std::ranges::find(ended, "patient") - ended.begin(), 3);
+}
+
+TEST(Scheduler, ARequestThatDoesNotFitIsPassedAtMostBypassLimitTimes) {
+  SchedulerOptions options = kSmall;
+  options.bypass_limit = 2;
+  Bench bench(options, 4);
+  bench.Add("a", {.prompt = 16, .max_tokens = 33});  // Three blocks.
+  bench.Step();
+  bench.Add("big", {.prompt = 40, .max_tokens = 9});  // Three blocks: waits for a.
+  for (int i = 0; i < 8; ++i) {
+    bench.Add("s" + std::to_string(i), {.prompt = 4, .max_tokens = 12, .first_token = 100 + i});
+  }
+  bench.RunAll();
+  const auto& ended = bench.ended();
+  EXPECT_EQ(ended.size(), 10u);
+  // Two small ones use the fourth block; then everything waits for big.
+  EXPECT_EQ(ended[0], "s0");
+  EXPECT_EQ(ended[1], "s1");
+  EXPECT_EQ(ended[2], "a");
+  EXPECT_EQ(bench.scheduler().preemptions(), 0);
+}
+
+TEST(Scheduler, ConservativeAdmissionNeverPreempts) {
+  Bench bench(kSmall, 6);
+  for (int i = 0; i < 6; ++i) {
+    bench.Add(std::to_string(i), {.prompt = 10, .max_tokens = 30, .first_token = 100 * i});
+  }
+  bench.RunAll();
+  EXPECT_EQ(bench.scheduler().preemptions(), 0);
+  for (int i = 0; i < 6; ++i) {
+    bench.ExpectAnswer(std::to_string(i), {.prompt = 10, .max_tokens = 30, .first_token = 100 * i});
+  }
+}
+
+// Case 89: preempted and computed again, the answer is the same and nothing is doubled.
+TEST(Scheduler, PreemptionByRecomputeChangesNothing) {
+  for (const bool prefix_cache : {false, true}) {
+    SchedulerOptions options = kSmall;
+    options.optimistic_admission = true;
+    Bench bench(options, 6, prefix_cache);
+    std::map<std::string, Ask> asks;
+    for (int i = 0; i < 4; ++i) {
+      asks[std::to_string(i)] = {.prompt = 10, .max_tokens = 50, .first_token = 100 * i};
+    }
+    for (const auto& [name, ask] : asks) bench.Add(name, ask);
+    bench.RunAll();
+    EXPECT_GE(bench.scheduler().preemptions(), 3);
+    for (const auto& [name, ask] : asks) bench.ExpectAnswer(name, ask);
+    EXPECT_EQ(bench.pool().owned(), 0);
+  }
+}
+
+TEST(Scheduler, PreemptsTheLowestPriorityThenTheLatestArrival) {
+  SchedulerOptions options = kSmall;
+  options.optimistic_admission = true;
+  Bench bench(options, 4);
+  const auto low = bench.Add("low", {.prompt = 10, .max_tokens = 30, .priority = -1});
+  const auto early = bench.Add("early", {.prompt = 10, .max_tokens = 30, .first_token = 100});
+  bench.RunAll();
+  EXPECT_EQ(bench.ended().front(), "early");
+  EXPECT_GE(bench.scheduler().preemptions(), 1);
+}
+
+// Case 88: a block is offered only after it was computed; who needs it meanwhile waits.
+TEST(Scheduler, EqualPromptsInOneStepAreComputedOnce) {
+  Bench bench({.max_running_sequences = 64, .max_step_tokens = 128, .prefill_chunk_tokens = 64},
+              512, /*prefix_cache=*/true);
+  const Ask ask = {.prompt = 100, .max_tokens = 4};
+  std::vector<std::shared_ptr<ActiveRequest>> requests;
+  for (int i = 0; i < 64; ++i) requests.push_back(bench.Add(std::to_string(i), ask));
+  bench.RunAll();
+  for (int i = 0; i < 64; ++i) bench.ExpectAnswer(std::to_string(i), ask);
+  // One computes 100 rows; each other one only the 4 after the last whole block.
+  EXPECT_EQ(bench.runner().rows, 100 + 63 * 4 + 64 * 3);
+  EXPECT_EQ(bench.pool().owned(), 0);
+}
+
+TEST(Scheduler, TheLastPromptTokenIsAlwaysComputed) {
+  Bench bench(kSmall, 16, /*prefix_cache=*/true);
+  const Ask ask = {.prompt = 32, .max_tokens = 2};
+  bench.Add("cold", ask);
+  bench.RunAll();
+  bench.Add("warm", ask);
+  EXPECT_EQ(bench.Step(), "warm:16");  // One of two blocks: the second holds the last token.
+  bench.RunAll();
+  bench.ExpectAnswer("cold", ask);
+  bench.ExpectAnswer("warm", ask);
+}
+
+TEST(Scheduler, RemovedSequencesFreeTheirBlocksAtOnce) {
+  Bench bench(kSmall, 16);
+  bench.Add("a", {.prompt = 40, .max_tokens = 10});
+  bench.Add("b", {.prompt = 40, .max_tokens = 10, .first_token = 300});
+  bench.Step();
+  EXPECT_GT(bench.pool().owned(), 0);
+  bench.scheduler().RemoveIf([](Sequence& sequence) { return sequence.owner->id == "a"; });
+  bench.RunAll();
+  EXPECT_EQ(bench.ended(), std::vector<std::string>{"b"});
+  bench.ExpectAnswer("b", {.prompt = 40, .max_tokens = 10, .first_token = 300});
+  EXPECT_EQ(bench.pool().owned(), 0);
+}
+
+TEST(Scheduler, AFailedRowFailsOnlyItsRequest) {
+  Bench bench(kSmall, 16);
+  const auto bad = bench.Add("bad", {.prompt = 5, .max_tokens = 10});
+  const auto good = bench.Add("good", {.prompt = 6, .max_tokens = 10, .first_token = 300});
+  bench.runner().is_broken = [](const SampleRow& row) { return row.position == 5; };
+  bench.RunAll();
+  EXPECT_EQ(bad->end.ending, Ending::kFailed);
+  EXPECT_EQ(good->end.ending, Ending::kFinished);
+  bench.ExpectAnswer("good", {.prompt = 6, .max_tokens = 10, .first_token = 300});
+}
+
+TEST(Scheduler, AnswersDoNotDependOnTheChunkSize) {
+  for (const int chunk : {1, 3, 7, 16, 64}) {
+    for (const bool prefix_cache : {false, true}) {
+      Bench bench(
+          {.max_running_sequences = 8, .max_step_tokens = 72, .prefill_chunk_tokens = chunk}, 64,
+          prefix_cache);
+      std::map<std::string, Ask> asks;
+      for (int i = 0; i < 8; ++i) {
+        asks[std::to_string(i)] = {
+            .prompt = 1 + 13 * i, .max_tokens = 10, .first_token = 100 * (i % 3)};
+      }
+      for (const auto& [name, ask] : asks) bench.Add(name, ask);
+      bench.RunAll();
+      for (const auto& [name, ask] : asks) bench.ExpectAnswer(name, ask);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vitrine::server
