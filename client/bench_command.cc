@@ -32,6 +32,7 @@ constexpr uint64_t kDefaultRequests = 64;
 
 struct BenchFlags {
   BenchOptions run;
+  bool has_concurrency = false;
   WorkloadOptions workload;
   ServiceLevel level;
   std::optional<uint32_t> warmup;
@@ -76,8 +77,9 @@ void AddLoadFlags(CommandLine* command_line, BenchFlags* flags) {
   command_line->Add({.name = "concurrency",
                      .placeholder = "COUNT",
                      .help = "Closed loop: so many requests under way at all times; default 1.",
-                     .set = TakesInteger(1, 65536, [run](int64_t v) {
-                       run->concurrency = static_cast<uint32_t>(v);
+                     .set = TakesInteger(1, 65536, [flags](int64_t v) {
+                       flags->has_concurrency = true;
+                       flags->run.concurrency = static_cast<uint32_t>(v);
                      })});
   command_line->Add({.name = "rate",
                      .placeholder = "NUMBER",
@@ -154,10 +156,9 @@ void AddWorkloadFlags(CommandLine* command_line, WorkloadOptions* workload) {
 
 absl::Status Complete(BenchFlags* flags) {
   BenchOptions& run = flags->run;
-  if (run.rate && run.concurrency) {
+  if (run.rate > 0.0 && flags->has_concurrency) {
     return absl::InvalidArgumentError("--rate and --concurrency exclude each other");
   }
-  if (!run.rate && !run.concurrency) run.concurrency = 1;
   if (!run.requests && !run.duration) run.requests = kDefaultRequests;
   std::stable_sort(run.injections.begin(), run.injections.end(),
                    [](const Injection& a, const Injection& b) { return a.at < b.at; });
@@ -166,7 +167,7 @@ absl::Status Complete(BenchFlags* flags) {
 
 // Sends requests that share no prefix with those measured.
 void WarmUp(GenerateClient* client, const BenchFlags& flags, Cancellation* cancellation) {
-  const uint32_t concurrency = flags.run.concurrency.value_or(1);
+  const uint32_t concurrency = flags.run.concurrency;
   const uint32_t requests = flags.warmup.value_or(concurrency);
   if (requests == 0) return;
   WorkloadOptions options = flags.workload;
@@ -179,8 +180,8 @@ void WarmUp(GenerateClient* client, const BenchFlags& flags, Cancellation* cance
 }
 
 std::string LoadName(const BenchOptions& run) {
-  return run.rate ? absl::StrCat("rate ", *run.rate, "/s")
-                  : absl::StrCat("concurrency ", *run.concurrency);
+  return run.rate > 0.0 ? absl::StrCat("rate ", run.rate, "/s")
+                        : absl::StrCat("concurrency ", run.concurrency);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace vitrine::client {
@@ -64,8 +63,9 @@ void AddCompleted(const RequestRecord& record, Samples* samples, BenchReport* re
   report->prompt_tokens += usage.prompt_tokens();
   report->cached_prompt_tokens += usage.cached_prompt_tokens();
   report->output_tokens += Tokens(record);
-  samples->server_queue.push_back(std::chrono::microseconds(record.done.timings().queue_us()));
-  samples->server_prefill.push_back(std::chrono::microseconds(record.done.timings().prefill_us()));
+  samples->server_queue.emplace_back(std::chrono::microseconds(record.done.timings().queue_us()));
+  samples->server_prefill.emplace_back(
+      std::chrono::microseconds(record.done.timings().prefill_us()));
   if (record.messages.empty()) return;
   samples->ttft.push_back(Ttft(record));
   samples->e2e.push_back(EndToEnd(record));

@@ -164,7 +164,7 @@ class Sender {
  public:
   Sender(Flights* flights, const Workload& workload, const BenchOptions& options)
       : flights_(flights), workload_(workload), options_(options) {
-    if (options_.rate) next_arrival_ = workload_.Gap(0, *options_.rate);
+    if (IsOpen()) next_arrival_ = workload_.Gap(0, options_.rate);
   }
 
   // Until everything is sent or the test was stopped.
@@ -174,9 +174,9 @@ class Sender {
       nanoseconds until = NextWake();
       if (!LoadRemains()) {
         flights_->WaitForPlace(0, until);
-      } else if (options_.rate) {
+      } else if (IsOpen()) {
         SendOpen(until);
-      } else if (const auto free = flights_->WaitForPlace(*options_.concurrency, until)) {
+      } else if (const auto free = flights_->WaitForPlace(options_.concurrency, until)) {
         Launch(*free);
       }
       ShowProgress();
@@ -189,11 +189,13 @@ class Sender {
   }
 
  private:
+  bool IsOpen() const { return options_.rate > 0.0; }
+
   bool InjectionsSent() const { return injected_ == options_.injections.size(); }
 
   bool LoadRemains() const {
     if (options_.requests && sent_ >= *options_.requests) return false;
-    const nanoseconds next = options_.rate ? next_arrival_ : flights_->Now();
+    const nanoseconds next = IsOpen() ? next_arrival_ : flights_->Now();
     return !options_.duration || next < *options_.duration;
   }
 
@@ -223,7 +225,7 @@ class Sender {
     flights_->WaitForPlace(0, std::min(until, next_arrival_));
     if (flights_->Now() < next_arrival_) return;
     Launch(next_arrival_);
-    next_arrival_ += workload_.Gap(sent_, *options_.rate);
+    next_arrival_ += workload_.Gap(sent_, options_.rate);
   }
 
   void Launch(nanoseconds arrival) {

@@ -23,9 +23,9 @@ struct Injection {
 };
 
 struct BenchOptions {
-  // Exactly one: requests under way at once, or mean arrivals per second.
-  std::optional<uint32_t> concurrency;
-  std::optional<double> rate;
+  // Open loop: mean arrivals per second. 0 = closed loop, with `concurrency` requests under way.
+  double rate = 0.0;
+  uint32_t concurrency = 1;
   // At least one: how many, and until when new ones are sent.
   std::optional<uint64_t> requests;
   std::optional<std::chrono::nanoseconds> duration;

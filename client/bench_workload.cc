@@ -68,7 +68,7 @@ bool IsLength(uint32_t tokens) { return tokens >= 1 && tokens <= kMaxTokens; }
 }  // namespace
 
 absl::StatusOr<LengthDistribution> LengthDistribution::Parse(std::string_view text) {
-  const absl::Status error = absl::InvalidArgumentError(
+  absl::Status error = absl::InvalidArgumentError(
       "takes a length such as 128, 64-256 or lognormal:200:0.8:2048 (median, sigma, largest), from "
       "1 "
       "to 1048576 tokens");

@@ -84,7 +84,7 @@ FlagSetter TakesSwitch(std::function<void(bool)> store) {
   };
 }
 
-FlagSetter TakesText(std::function<void(std::string)> store) {
+FlagSetter TakesText(std::function<void(const std::string&)> store) {
   return [store = std::move(store)](std::string_view value) {
     store(std::string(value));
     return absl::OkStatus();
@@ -164,7 +164,7 @@ FlagSetter TakesDuration(std::function<void(std::chrono::nanoseconds)> store) {
   };
 }
 
-FlagSetter TakesIds(std::function<void(std::vector<uint32_t>)> store) {
+FlagSetter TakesIds(std::function<void(const std::vector<uint32_t>&)> store) {
   return [store = std::move(store)](std::string_view value) {
     std::vector<uint32_t> ids;
     std::string_view rest = value;
@@ -178,7 +178,7 @@ FlagSetter TakesIds(std::function<void(std::vector<uint32_t>)> store) {
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }
-    store(std::move(ids));
+    store(ids);
     return absl::OkStatus();
   };
 }

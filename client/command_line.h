@@ -19,7 +19,7 @@ using FlagSetter = std::function<absl::Status(std::string_view value)>;
 
 // Setters by type. Each calls `store` with a value inside its range.
 FlagSetter TakesSwitch(std::function<void(bool)> store);
-FlagSetter TakesText(std::function<void(std::string)> store);
+FlagSetter TakesText(std::function<void(const std::string&)> store);
 // Any of `allowed`; the index of the one given is stored.
 FlagSetter TakesOneOf(std::vector<std::string> allowed, std::function<void(size_t)> store);
 FlagSetter TakesInteger(int64_t min, int64_t max, std::function<void(int64_t)> store);
@@ -31,7 +31,7 @@ FlagSetter TakesPositive(std::function<void(double)> store);
 // "1.5s", "200ms", "2m"; a bare number is seconds. At least 0.
 FlagSetter TakesDuration(std::function<void(std::chrono::nanoseconds)> store);
 // "1,2,3": at least one unsigned 32-bit integer.
-FlagSetter TakesIds(std::function<void(std::vector<uint32_t>)> store);
+FlagSetter TakesIds(std::function<void(const std::vector<uint32_t>&)> store);
 
 struct Flag {
   std::string name;         // Without dashes.

@@ -61,10 +61,11 @@ absl::Status LoadFiles(ConnectionFlags* flags) {
 
 void AddConnectionFlags(CommandLine* command_line, ConnectionFlags* flags) {
   command_line->Section("Server");
-  command_line->Add({.name = "server",
-                     .placeholder = "HOST:PORT",
-                     .help = "Where the server listens, also unix:PATH; default 127.0.0.1:50051.",
-                     .set = TakesText([flags](std::string v) { flags->options.server = v; })});
+  command_line->Add(
+      {.name = "server",
+       .placeholder = "HOST:PORT",
+       .help = "Where the server listens, also unix:PATH; default 127.0.0.1:50051.",
+       .set = TakesText([flags](const std::string& v) { flags->options.server = v; })});
   command_line->Add(
       {.name = "timeout",
        .placeholder = "TIME",
@@ -81,24 +82,27 @@ void AddConnectionFlags(CommandLine* command_line, ConnectionFlags* flags) {
   command_line->Add({.name = "tls_ca",
                      .placeholder = "FILE",
                      .help = "Encrypts, and checks the server against these PEM certificates.",
-                     .set = TakesText([flags](std::string v) { flags->tls_ca_file = v; })});
-  command_line->Add({.name = "tls_cert",
-                     .placeholder = "FILE",
-                     .help = "PEM certificate to show to the server; goes with --tls_key.",
-                     .set = TakesText([flags](std::string v) { flags->tls_cert_file = v; })});
+                     .set = TakesText([flags](const std::string& v) { flags->tls_ca_file = v; })});
+  command_line->Add(
+      {.name = "tls_cert",
+       .placeholder = "FILE",
+       .help = "PEM certificate to show to the server; goes with --tls_key.",
+       .set = TakesText([flags](const std::string& v) { flags->tls_cert_file = v; })});
   command_line->Add({.name = "tls_key",
                      .placeholder = "FILE",
                      .help = "PEM private key of --tls_cert.",
-                     .set = TakesText([flags](std::string v) { flags->tls_key_file = v; })});
-  command_line->Add({.name = "auth_token",
-                     .placeholder = "TOKEN",
-                     .help = "Bearer token to show to the server; others may see it in the list of "
-                             "processes.",
-                     .set = TakesText([flags](std::string v) { flags->options.auth_token = v; })});
-  command_line->Add({.name = "auth_token_file",
-                     .placeholder = "FILE",
-                     .help = "File with the bearer token on its first line.",
-                     .set = TakesText([flags](std::string v) { flags->auth_token_file = v; })});
+                     .set = TakesText([flags](const std::string& v) { flags->tls_key_file = v; })});
+  command_line->Add(
+      {.name = "auth_token",
+       .placeholder = "TOKEN",
+       .help = "Bearer token to show to the server; others may see it in the list of "
+               "processes.",
+       .set = TakesText([flags](const std::string& v) { flags->options.auth_token = v; })});
+  command_line->Add(
+      {.name = "auth_token_file",
+       .placeholder = "FILE",
+       .help = "File with the bearer token on its first line.",
+       .set = TakesText([flags](const std::string& v) { flags->auth_token_file = v; })});
 }
 
 absl::Status ParseWithConnection(const CommandLine& command_line,

@@ -27,7 +27,7 @@ void AddRequestFlags(CommandLine* command_line, v1::GenerateRequest* request) {
   command_line->Add({.name = "model",
                      .placeholder = "NAME",
                      .help = "Default: the one served.",
-                     .set = TakesText([request](std::string v) { request->set_model(v); })});
+                     .set = TakesText([request](const std::string& v) { request->set_model(v); })});
   command_line->Add({.name = "parse_special",
                      .placeholder = "",
                      .help = "Reads texts of control tokens in the prompt as these tokens.",
@@ -39,15 +39,16 @@ void AddRequestFlags(CommandLine* command_line, v1::GenerateRequest* request) {
                                          std::numeric_limits<int32_t>::max(), [request](int64_t v) {
                                            request->set_priority(static_cast<int32_t>(v));
                                          })});
-  command_line->Add({.name = "cache_salt",
-                     .placeholder = "TEXT",
-                     .help = "Shares cached prefixes only with requests of the same salt.",
-                     .set = TakesText([request](std::string v) { request->set_cache_salt(v); })});
+  command_line->Add(
+      {.name = "cache_salt",
+       .placeholder = "TEXT",
+       .help = "Shares cached prefixes only with requests of the same salt.",
+       .set = TakesText([request](const std::string& v) { request->set_cache_salt(v); })});
   command_line->Add(
       {.name = "client_request_id",
        .placeholder = "TEXT",
        .help = "A name of your own for this request, for logs.",
-       .set = TakesText([request](std::string v) { request->set_client_request_id(v); })});
+       .set = TakesText([request](const std::string& v) { request->set_client_request_id(v); })});
 }
 
 int Stream(GenerateClient* client, const v1::GenerateRequest& request, bool json,

@@ -25,7 +25,7 @@ int RunHealth(const std::vector<std::string>& arguments, Cancellation* cancellat
   command_line.Add({.name = "service",
                     .placeholder = "NAME",
                     .help = "Full service name; default: the server as a whole.",
-                    .set = TakesText([&service](std::string v) { service = v; })});
+                    .set = TakesText([&service](const std::string& v) { service = v; })});
   AddConnectionFlags(&command_line, &flags);
   const absl::Status parsed = ParseWithConnection(command_line, arguments, &flags);
   if (!parsed.ok()) return ReportUsage(command_line, parsed);

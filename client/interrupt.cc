@@ -1,10 +1,9 @@
 #include "client/interrupt.h"
 
-#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <functional>
 #include <thread>
 #include <utility>

@@ -75,10 +75,11 @@ absl::Status ReadChat(const PromptFlags& flags, const std::string* last, v1::Cha
 
 void AddPromptFlags(CommandLine* command_line, PromptFlags* flags) {
   command_line->Section("Prompt");
-  command_line->Add({.name = "token_ids",
-                     .placeholder = "ID,...",
-                     .help = "Token ids instead of text; nothing is added to them.",
-                     .set = TakesIds([flags](std::vector<uint32_t> v) { flags->token_ids = v; })});
+  command_line->Add(
+      {.name = "token_ids",
+       .placeholder = "ID,...",
+       .help = "Token ids instead of text; nothing is added to them.",
+       .set = TakesIds([flags](const std::vector<uint32_t>& v) { flags->token_ids = v; })});
   command_line->Add({.name = "chat",
                      .placeholder = "",
                      .help = "The prompt is a user's message for the model's chat template.",
@@ -86,21 +87,22 @@ void AddPromptFlags(CommandLine* command_line, PromptFlags* flags) {
   command_line->Add({.name = "system",
                      .placeholder = "TEXT",
                      .help = "System message in front of the conversation; implies --chat.",
-                     .set = TakesText([flags](std::string v) { flags->system = v; })});
+                     .set = TakesText([flags](const std::string& v) { flags->system = v; })});
   command_line->Add(
       {.name = "message",
        .placeholder = "ROLE:TEXT",
        .help = "A message before the prompt; implies --chat.",
-       .set = TakesText([flags](std::string v) { flags->messages.push_back(std::move(v)); }),
+       .set = TakesText([flags](const std::string& v) { flags->messages.push_back(v); }),
        .repeatable = true});
   command_line->Add({.name = "tools",
                      .placeholder = "JSON",
                      .help = "Array of tool definitions for the chat template.",
-                     .set = TakesText([flags](std::string v) { flags->tools = v; })});
-  command_line->Add({.name = "template_variables",
-                     .placeholder = "JSON",
-                     .help = "Object of further variables for the chat template.",
-                     .set = TakesText([flags](std::string v) { flags->template_variables = v; })});
+                     .set = TakesText([flags](const std::string& v) { flags->tools = v; })});
+  command_line->Add(
+      {.name = "template_variables",
+       .placeholder = "JSON",
+       .help = "Object of further variables for the chat template.",
+       .set = TakesText([flags](const std::string& v) { flags->template_variables = v; })});
   command_line->Add(
       {.name = "add_generation_prompt",
        .placeholder = "",
@@ -157,13 +159,13 @@ void AddSamplingFlags(CommandLine* command_line, v1::SamplingOptions* sampling) 
   command_line->Add({.name = "allowed_token_ids",
                      .placeholder = "ID,...",
                      .help = "Only these may be chosen.",
-                     .set = TakesIds([sampling](std::vector<uint32_t> v) {
+                     .set = TakesIds([sampling](const std::vector<uint32_t>& v) {
                        sampling->mutable_allowed_token_ids()->Assign(v.begin(), v.end());
                      })});
   command_line->Add({.name = "banned_token_ids",
                      .placeholder = "ID,...",
                      .help = "These are never chosen.",
-                     .set = TakesIds([sampling](std::vector<uint32_t> v) {
+                     .set = TakesIds([sampling](const std::vector<uint32_t>& v) {
                        sampling->mutable_banned_token_ids()->Assign(v.begin(), v.end());
                      })});
   command_line->Add({.name = "seed",
@@ -185,7 +187,7 @@ void AddStopFlags(CommandLine* command_line, v1::StopOptions* stop) {
   command_line->Add({.name = "stop",
                      .placeholder = "TEXT",
                      .help = "Ends the answer in front of this text, 1 to 256 bytes.",
-                     .set = TakesText([stop](std::string v) { stop->add_stop_strings(v); }),
+                     .set = TakesText([stop](const std::string& v) { stop->add_stop_strings(v); }),
                      .repeatable = true});
   command_line->Add({.name = "include_stop_string",
                      .placeholder = "",
@@ -194,7 +196,7 @@ void AddStopFlags(CommandLine* command_line, v1::StopOptions* stop) {
   command_line->Add({.name = "stop_token_ids",
                      .placeholder = "ID,...",
                      .help = "Tokens that end the answer besides the model's own.",
-                     .set = TakesIds([stop](std::vector<uint32_t> v) {
+                     .set = TakesIds([stop](const std::vector<uint32_t>& v) {
                        stop->mutable_stop_token_ids()->Assign(v.begin(), v.end());
                      })});
   command_line->Add({.name = "ignore_eos",

@@ -58,7 +58,7 @@ int RunTokenize(const std::vector<std::string>& arguments, Cancellation* cancell
   command_line.Add({.name = "model",
                     .placeholder = "NAME",
                     .help = "Default: the one served.",
-                    .set = TakesText([&request](std::string v) { request.set_model(v); })});
+                    .set = TakesText([&request](const std::string& v) { request.set_model(v); })});
   command_line.Add({.name = "parse_special",
                     .placeholder = "",
                     .help = "Reads texts of control tokens as these tokens.",

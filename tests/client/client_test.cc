@@ -298,6 +298,22 @@ TEST_F(ClientTest, HealthIsAnExitCode) {
   EXPECT_THAT(outcome.err, HasSubstr("NOT_FOUND"));
 }
 
+// The example in client/python, where the interpreter has gRPC.
+TEST_F(ClientTest, PythonExampleStreamsTheSameText) {
+  Subprocess probe({VITRINE_PYTHON, "-c", "import grpc"});
+  if (probe.Wait() != 0) GTEST_SKIP() << "this Python has no grpc module (package python3-grpcio)";
+  const std::string server = "--server=" + server_.address();
+  Subprocess good({VITRINE_PYTHON, "-B", VITRINE_PYTHON_CLIENT, server, "hello"});
+  EXPECT_EQ(good.Wait(), 0) << good.err();
+  EXPECT_EQ(good.out(), "Hello, world!\n");
+  EXPECT_EQ(good.err(), "3 prompt tokens, 3 generated\n");
+  EXPECT_EQ(server_.generation().last_request().stop().max_tokens(), 64u);
+
+  Subprocess refused({VITRINE_PYTHON, "-B", VITRINE_PYTHON_CLIENT, server, "refuse"});
+  EXPECT_EQ(refused.Wait(), 1);
+  EXPECT_EQ(refused.err(), "generate.py: INVALID_ARGUMENT: bad request\n");
+}
+
 TEST(ClientWithoutServerTest, SaysThatNobodyAnswers) {
   // Bound, but nobody listens.
   const Outcome outcome = RunClient({"generate", "--server=127.0.0.1:1", "hello"});

@@ -24,10 +24,10 @@ class CommandLineTest : public ::testing::Test {
  protected:
   CommandLineTest() {
     line_.Add({"switch", "", "A switch.", TakesSwitch([this](bool v) { on_ = v; })});
-    line_.Add({"text", "TEXT", "A text.", TakesText([this](std::string v) { text_ = v; }),
+    line_.Add({"text", "TEXT", "A text.", TakesText([this](const std::string& v) { text_ = v; }),
                /*repeatable=*/false, 't'});
     line_.Add({"each", "TEXT", "Texts.",
-               TakesText([this](std::string v) { each_.push_back(std::move(v)); }),
+               TakesText([this](const std::string& v) { each_.push_back(v); }),
                /*repeatable=*/true});
     line_.Add(
         {"mode", "MODE", "A mode.", TakesOneOf({"raw", "done"}, [this](size_t v) { mode_ = v; })});
@@ -39,8 +39,8 @@ class CommandLineTest : public ::testing::Test {
     line_.Add({"positive", "X", "A number.", TakesPositive([this](double v) { positive_ = v; })});
     line_.Add({"time", "TIME", "A time.",
                TakesDuration([this](std::chrono::nanoseconds v) { time_ = v; })});
-    line_.Add({"ids", "ID,...", "Ids.",
-               TakesIds([this](std::vector<uint32_t> v) { ids_ = std::move(v); })});
+    line_.Add(
+        {"ids", "ID,...", "Ids.", TakesIds([this](const std::vector<uint32_t>& v) { ids_ = v; })});
   }
 
   // The arguments that are no flags; the test fails when there is an error.
