@@ -21,12 +21,12 @@ step() { printf '== %dm%02ds: %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 configure() {
   local folder=$1
   shift
-  local log=$folder.log
+  mkdir -p "$folder"
+  local log=$folder/configure.log
   if ! cmake -S . -B "$folder" -G Ninja -DVITRINE_BUILD_TESTS=ON "$@" >"$log" 2>&1; then
     cat "$log"
     exit 1
   fi
-  rm -f "$log"
 }
 
 # run_tests BUILD_FOLDER [CTEST_OPTION...]
