@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/gguf.h"
+#include "model/inspect.h"
 #include "model/status.h"
 #include "model/tokenizer.h"
 #include "server/clock.h"
@@ -46,6 +47,12 @@ absl::Status Tokenize(const std::string& path, bool parse_special) {
   return absl::OkStatus();
 }
 
+absl::Status Inspect(const std::string& path) {
+  VITRINE_ASSIGN_OR_RETURN(const std::string report, InspectModel(path));
+  std::fwrite(report.data(), 1, report.size(), stdout);
+  return absl::OkStatus();
+}
+
 absl::Status CheckModel(const std::string& path, const ServerOptions& options) {
   constexpr int kTokens = 2;
   VITRINE_ASSIGN_OR_RETURN(const auto loaded, LoadModelOnBackend(path, options));
@@ -80,7 +87,7 @@ absl::Status Run(const ServerOptions& options) {
   const std::string& path = options.arguments.front();
   if (options.command == "tokenize") return Tokenize(path, options.parse_special);
   if (options.command == "check-model") return CheckModel(path, options);
-  return absl::UnimplementedError(options.command + " is not supported yet");
+  return Inspect(path);
 }
 
 }  // namespace
