@@ -183,6 +183,29 @@ TEST_P(ActivatedMatMulTest, ExtremesStayFinite) {
   }
 }
 
+TEST_P(ActivatedMatMulTest, OutputFeedsConsumersOfEveryType) {
+  for (const DType dtype : kRequiredTypes) {
+    for (const int rows : {1, 17}) {
+      SCOPED_TRACE(std::string(TraitsOf(dtype).name) + ", " + std::to_string(rows) + " rows");
+      Harness harness(GetParam());
+      Random random(33);
+      const Weights gate = RandomWeights(dtype, 64, 32, random);
+      const Weights up = RandomWeights(dtype, 64, 32, random);
+      const Weights down = RandomWeights(dtype, 19, 64, random);
+      const PackedMatrix* first = harness.Pack({&gate, &up}, RowLayout::kGateUp);
+      const PackedMatrix* second = harness.Pack({&down});
+      const FedRows input = harness.Feed(random.Normal(rows * 32), 32, {first});
+      RowBuffer* middle = harness.NewRows(rows, {harness.Identity(64), second});
+      harness->ActivatedMatMul(
+          {.input = input.rows, .weight = first, .output = middle, .rows = rows});
+      const DeviceSpan<float> output = harness.Zeros(int64_t{rows} * 19);
+      harness->MatMul({.input = middle, .weight = second, .output = output, .rows = rows});
+      ExpectClose(harness.Download(output),
+                  MatMulOracle(GetParam(), harness.Reread(middle, rows), down, {}));
+    }
+  }
+}
+
 std::vector<float> Activated(const BackendCase& backend_case, int threads, DType dtype, int first,
                              int rows) {
   Harness harness(backend_case, threads);

@@ -288,6 +288,15 @@ std::vector<float> Harness::Read(const RowBuffer* rows, int count) {
   return Download(output);
 }
 
+FedRows Harness::Reread(RowBuffer* rows, int count) {
+  const std::vector<float> values = Read(rows, count);
+  return {.rows = rows,
+          .count = count,
+          .columns = rows->columns(),
+          .values = {values.begin(), values.end()},
+          .errors = std::vector<double>(values.size())};
+}
+
 KvStorage* Harness::NewKv(const KvStorageSpec& spec) {
   kvs_.push_back(Value(backend_->CreateKvStorage(spec)));
   return kvs_.back().get();

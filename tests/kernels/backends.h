@@ -119,6 +119,8 @@ class Harness {
                const std::vector<const PackedMatrix*>& consumers);
   // `rows` must have an identity among its consumers.
   std::vector<float> Read(const RowBuffer* rows, int count);
+  // The same as the input of a further op.
+  FedRows Reread(RowBuffer* rows, int count);
   KvStorage* NewKv(const KvStorageSpec& spec);
 
  private:

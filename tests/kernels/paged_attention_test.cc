@@ -200,6 +200,31 @@ TEST_P(PagedAttentionTest, WindowsSoftcapsSinksAndSlopes) {
   }
 }
 
+TEST_P(PagedAttentionTest, OutputFeedsConsumersOfEveryType) {
+  const HeadShape shape = {4, 2, 24};
+  for (const DType dtype : kRequiredTypes) {
+    for (const int rows : {1, 20}) {
+      SCOPED_TRACE(std::string(TraitsOf(dtype).name) + ", " + std::to_string(rows) + " rows");
+      Harness harness(GetParam());
+      Random random(51);
+      const Weights weights = RandomWeights(dtype, 19, shape.q_columns(), random);
+      const PackedMatrix* packed = harness.Pack({&weights});
+      RowBuffer* middle = harness.NewRows(rows, {harness.Identity(shape.q_columns()), packed});
+      const PagedSequences sequences(1, rows, random);
+      KvStorage* kv = harness.NewKv(shape.KvSpec(DType::kBF16, sequences.num_blocks()));
+      const Step step = sequences.MakeStep({{0, 0, rows}});
+      const DeviceSpan<float> q =
+          WriteUnrotated(harness, kv, 0, step, shape, random.Normal(rows * shape.qkv_columns()));
+      harness->PagedAttention(
+          {.q = q, .batch = &step.batch(), .kv = kv, .num_heads = 4, .output = middle});
+      const DeviceSpan<float> output = harness.Zeros(int64_t{rows} * 19);
+      harness->MatMul({.input = middle, .weight = packed, .output = output, .rows = rows});
+      ExpectClose(harness.Download(output),
+                  MatMulOracle(GetParam(), harness.Reread(middle, rows), weights, {}));
+    }
+  }
+}
+
 // Pads [rows, columns] to heads of `padded` columns; zeros behind a head change no dot product.
 std::vector<float> Padded(const std::vector<float>& values, size_t columns, size_t padded) {
   std::vector<float> result;
