@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -141,6 +142,12 @@ void AddWorkloadFlags(CommandLine* command_line, WorkloadOptions* workload) {
                      .set = TakesInteger(1, 1 << 20, [workload](int64_t v) {
                        workload->prefix_groups = static_cast<uint32_t>(v);
                      })});
+  command_line->Add(
+      {.name = "cache_salt",
+       .placeholder = "TEXT",
+       .help = "Shares cached prefixes with earlier runs of the same salt; default: a "
+               "fresh one.",
+       .set = TakesText([workload](const std::string& v) { workload->base.set_cache_salt(v); })});
   command_line->Add({.name = "load_seed",
                      .placeholder = "NUMBER",
                      .help = "The same seed gives the same lengths, prompts and arrivals; "
@@ -154,11 +161,19 @@ void AddWorkloadFlags(CommandLine* command_line, WorkloadOptions* workload) {
                      })});
 }
 
+// Equal prompts of an earlier run must not make this one faster.
+std::string FreshSalt() {
+  std::random_device device;
+  return absl::StrCat("bench-", absl::Hex(device()), absl::Hex(device()));
+}
+
 absl::Status Complete(BenchFlags* flags) {
   BenchOptions& run = flags->run;
   if (run.rate > 0.0 && flags->has_concurrency) {
     return absl::InvalidArgumentError("--rate and --concurrency exclude each other");
   }
+  v1::GenerateRequest& base = flags->workload.base;
+  if (base.cache_salt().empty()) base.set_cache_salt(FreshSalt());
   if (!run.requests && !run.duration) run.requests = kDefaultRequests;
   std::stable_sort(run.injections.begin(), run.injections.end(),
                    [](const Injection& a, const Injection& b) { return a.at < b.at; });

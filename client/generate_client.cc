@@ -46,6 +46,8 @@ absl::Status ToStatus(const grpc::Status& status) {
       google::rpc::RetryInfo retry_info;
       if (detail.UnpackTo(&bad_request)) {
         for (const auto& violation : bad_request.field_violations()) {
+          // Often the message is already about the only violation.
+          if (message.find(violation.description()) != std::string::npos) continue;
           absl::StrAppend(&message, "\n  ", violation.field(), ": ", violation.description());
         }
       } else if (detail.UnpackTo(&retry_info)) {
