@@ -1,6 +1,7 @@
 #include "model/token_matcher.h"
 
 #include <algorithm>
+#include <compare>
 #include <iterator>
 
 namespace vitrine {
@@ -26,11 +27,12 @@ struct Unexpanded {
 TokenMatcher::TokenMatcher(const TokenTexts& tokens) : states_(1), from_root_(256, kRoot) {
   auto sorted = tokens;
   const auto by_byte = [](char a, char b) {
-    return static_cast<uint8_t>(a) < static_cast<uint8_t>(b);
+    return static_cast<uint8_t>(a) <=> static_cast<uint8_t>(b);
   };
-  std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
-    return std::lexicographical_compare(a.first.rbegin(), a.first.rend(), b.first.rbegin(),
-                                        b.first.rend(), by_byte);
+  std::sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
+    const auto order = std::lexicographical_compare_three_way(
+        a.first.rbegin(), a.first.rend(), b.first.rbegin(), b.first.rend(), by_byte);
+    return order != 0 ? order < 0 : a.second < b.second;
   });
   // Breadth first, so that the fallback of a state is complete before the state is.
   std::vector<Unexpanded> pending = {{0, sorted.size(), 0}};

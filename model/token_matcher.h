@@ -25,7 +25,7 @@ class TokenMatcher {
  public:
   using TokenTexts = std::vector<std::pair<std::string_view, TokenId>>;
 
-  // Texts are not empty; of equal ones the first counts.
+  // Texts are not empty; of equal ones the lowest id counts.
   explicit TokenMatcher(const TokenTexts& tokens = {});
 
   std::vector<TokenMatch> Find(std::string_view text) const;
