@@ -1,6 +1,5 @@
 // Typed look-ups of GGUF metadata.
 #include <cstring>
-#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

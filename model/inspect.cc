@@ -1,7 +1,6 @@
 #include "model/inspect.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>

@@ -123,8 +123,7 @@ absl::Status ReadRope(GgufConfigReader& reader, ModelConfig& config) {
   }
   VITRINE_ASSIGN_OR_RETURN(const double factor, ReadLinearFactor(reader));
   config.rope_pairing = RopePairing::kInterleaved;
-  config.rope_frequencies = RopeFrequencies(config.rotary_dim, base);
-  for (double& frequency : config.rope_frequencies) frequency /= factor;
+  config.rope_frequencies = LinearRopeFrequencies(config.rotary_dim, base, factor);
   // Where the frequencies come from is told; what they are stands in the factors.
   reader.Ignore("rope.scaling.original_context_length");
   reader.Ignore("rope.scaling.finetuned");

@@ -1,0 +1,152 @@
+// The only user of nlohmann-json in the libraries: it costs seconds per translation unit.
+#include "model/json.h"
+
+#include <limits>
+#include <unordered_set>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "model/quote.h"
+#include "nlohmann/json.hpp"
+
+namespace vitrine {
+namespace {
+
+constexpr size_t kMaxDepth = 64;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+}  // namespace
+
+// Receives the parser's events (its SAX interface, which throws nothing) and builds the tree.
+class JsonBuilder {
+ public:
+  explicit JsonBuilder(size_t max_values) : max_values_(max_values) {}
+
+  JsonValue Take() { return std::move(root_); }
+  const std::string& error() const { return error_; }
+
+  // The interface that nlohmann::json::sax_parse asks for; false ends the parse.
+  using number_integer_t = nlohmann::json::number_integer_t;
+  using number_unsigned_t = nlohmann::json::number_unsigned_t;
+  using number_float_t = nlohmann::json::number_float_t;
+  using string_t = nlohmann::json::string_t;
+  using binary_t = nlohmann::json::binary_t;
+
+  bool null() { return Add(JsonValue()); }
+  bool boolean(bool value) { return Add(JsonValue(value)); }
+  bool number_integer(number_integer_t value) { return Add(JsonValue(int64_t{value})); }
+  bool number_unsigned(number_unsigned_t value) {
+    // What does not fit is a float, as the parser itself treats what does not fit 64 bits.
+    if (value > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      return Add(JsonValue(static_cast<double>(value)));
+    }
+    return Add(JsonValue(static_cast<int64_t>(value)));
+  }
+  bool number_float(number_float_t value, const string_t& /*text*/) {
+    return Add(JsonValue(value));
+  }
+  bool string(string_t& value) { return Add(JsonValue(std::move(value))); }
+  bool binary(binary_t& /*value*/) { return false; }
+  bool start_object(size_t /*size*/) { return Open(JsonValue(JsonValue::Object())); }
+  bool start_array(size_t /*size*/) { return Open(JsonValue(JsonValue::Array())); }
+  bool end_object() { return Close(); }
+  bool end_array() { return Close(); }
+  bool key(string_t& name) {
+    if (!open_.back().keys.insert(name).second) {
+      return Fail(absl::StrCat("duplicate key ", Quote(name)));
+    }
+    key_ = std::move(name);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string& token,
+                   const nlohmann::json::exception& /*error*/) {
+    return Fail(absl::StrCat("not JSON at byte ", position, ", near ", Quote(token)));
+  }
+
+ private:
+  struct Container {
+    JsonValue* value;
+    std::unordered_set<std::string> keys;
+  };
+
+  bool Fail(std::string error) {
+    error_ = std::move(error);
+    return false;
+  }
+
+  // Puts the value into the container that is open, and says where it is now.
+  JsonValue* Place(JsonValue value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    auto& container = open_.back().value->value_;
+    if (auto* array = std::get_if<JsonValue::Array>(&container)) {
+      return &array->emplace_back(std::move(value));
+    }
+    auto& object = std::get<JsonValue::Object>(container);
+    return &object.emplace_back(std::move(key_), std::move(value)).second;
+  }
+
+  bool CountValue() {
+    if (++num_values_ <= max_values_) return true;
+    return Fail(absl::StrCat("more than ", max_values_, " values"));
+  }
+
+  bool Add(JsonValue value) {
+    if (!CountValue()) return false;
+    Place(std::move(value));
+    return true;
+  }
+
+  // A container stays where it is until it is closed: only the innermost one grows.
+  bool Open(JsonValue value) {
+    if (!CountValue()) return false;
+    if (open_.size() == kMaxDepth) return Fail(absl::StrCat("nested deeper than ", kMaxDepth));
+    open_.push_back({Place(std::move(value)), {}});
+    return true;
+  }
+
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  size_t max_values_;
+  size_t num_values_ = 0;
+  JsonValue root_;
+  std::vector<Container> open_;
+  std::string key_;
+  std::string error_;
+};
+
+const JsonValue* JsonValue::Find(std::string_view key) const {
+  const Object* object = AsObject();
+  if (object == nullptr) return nullptr;
+  for (const auto& [name, value] : *object) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+std::string_view JsonValue::kind() const {
+  constexpr std::string_view kKinds[] = {"null",     "a bool",   "an integer", "a float",
+                                         "a string", "an array", "an object"};
+  return kKinds[value_.index()];
+}
+
+absl::StatusOr<JsonValue> ParseJson(std::string_view text, std::string_view label,
+                                    size_t max_values) {
+  const auto error = [&](std::string_view rule) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(label), ": ", std::string(rule)));
+  };
+  if (text.empty()) return error("empty, expected JSON");
+  if (text.starts_with(kByteOrderMark)) return error("begins with a byte order mark");
+  // No JSON holds one, and the parser would take it for the end of the text.
+  if (text.find('\0') != std::string_view::npos) return error("holds a NUL byte");
+  JsonBuilder builder(max_values);
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return error(builder.error());
+  return builder.Take();
+}
+
+}  // namespace vitrine
