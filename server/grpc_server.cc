@@ -204,7 +204,11 @@ void GrpcServer::Drain(absl::FunctionRef<bool()> stop_now) {
   // Every request has its end now; delivery is handing out the last of them.
   while (!IsQuiet()) std::this_thread::sleep_for(kPoll);
   if (server_ != nullptr) {
-    server_->Shutdown(std::chrono::system_clock::now() + kLastWrites);
+    const auto last_writes = std::chrono::system_clock::now() + kLastWrites;
+    while (open_streams() > 0 && std::chrono::system_clock::now() < last_writes) {
+      std::this_thread::sleep_for(kPoll);
+    }
+    server_->Shutdown(last_writes);
     server_->Wait();
   }
   {

@@ -43,6 +43,7 @@ class InferenceService final : public v1::Generation::CallbackService {
                                        v1::RenderChatResponse* response) override;
 
   StreamSet& streams() { return streams_; }
+  const StreamSet& streams() const { return streams_; }
 
  private:
   // A request with its times, ready for the queue.

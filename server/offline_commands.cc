@@ -12,6 +12,7 @@
 #include "model/inspect.h"
 #include "model/status.h"
 #include "model/tokenizer.h"
+#include "server/bench_model.h"
 #include "server/clock.h"
 #include "server/delivery.h"
 #include "server/engine.h"
@@ -87,6 +88,7 @@ absl::Status Run(const ServerOptions& options) {
   const std::string& path = options.arguments.front();
   if (options.command == "tokenize") return Tokenize(path, options.parse_special);
   if (options.command == "check-model") return CheckModel(path, options);
+  if (options.command == "bench-model") return BenchModel(options);
   return Inspect(path);
 }
 

@@ -47,6 +47,7 @@ ABSL_FLAG(std::string, tls_client_ca, "", "PEM file: authority of client certifi
 ABSL_FLAG(bool, reflection, false, "offer the reflection service");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
+ABSL_FLAG(bool, json, false, "bench-model: one JSON object instead of a table");
 // Known to the protocol, not to this version: refused when set.
 ABSL_FLAG(bool, allow_inspection, false, "not supported yet");
 ABSL_FLAG(int64_t, inspection_bytes, 0, "not supported yet");
@@ -61,11 +62,12 @@ constexpr char kUsage[] =
     "vitrine-server --model FILE [flags]         serve\n"
     "vitrine-server inspect-model FILE           what a model file holds\n"
     "vitrine-server check-model FILE [flags]     load everything, generate two tokens\n"
-    "vitrine-server tokenize FILE                text on stdin, ids on stdout";
+    "vitrine-server tokenize FILE                text on stdin, ids on stdout\n"
+    "vitrine-server bench-model FILE [flags]     tokens per second beside the machine's limits";
 
-constexpr std::array<const char*, 3> kCommands = {"inspect-model", "check-model", "tokenize"};
-constexpr std::array<const char*, 3> kLaterCommands = {"attention-lab", "render-chat",
-                                                       "bench-model"};
+constexpr std::array<const char*, 4> kCommands = {"inspect-model", "check-model", "tokenize",
+                                                  "bench-model"};
+constexpr std::array<const char*, 2> kLaterCommands = {"attention-lab", "render-chat"};
 
 absl::Status FlagError(absl::string_view flag, absl::string_view rule) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", rule));
@@ -206,6 +208,7 @@ absl::Status ReadTransportFlags(ServerOptions& options) {
 
 absl::Status ReadCommand(const std::vector<char*>& positional, ServerOptions& options) {
   options.parse_special = absl::GetFlag(FLAGS_parse_special);
+  options.json = absl::GetFlag(FLAGS_json);
   if (positional.size() < 2) {
     if (options.model.empty()) return FlagError("model", "must name a model file; see --help");
     return absl::OkStatus();

@@ -65,6 +65,7 @@ struct ServerOptions {
   bool log_requests = false;
 
   bool parse_special = false;  // Command tokenize.
+  bool json = false;           // Command bench-model.
 };
 
 // Parses and checks the command line. INVALID_ARGUMENT names the flag and the rule. Unknown flags

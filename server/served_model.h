@@ -11,7 +11,7 @@
 namespace vitrine::server {
 
 struct ServedModel {
-  std::string name;
+  std::string name = {};
   const Tokenizer* tokenizer = nullptr;
   int vocabulary = 0;      // Ids below it may be sent; at most the tokenizer's and the model's.
   int context_length = 0;  // Tokens of prompt and answer together.
@@ -20,7 +20,7 @@ struct ServedModel {
   float default_temperature = 1.0f;
 
   // For DescribeModel only.
-  std::string architecture;
+  std::string architecture = {};
   int num_layers = 0;
   int num_heads = 0;
   int num_kv_heads = 0;
@@ -28,16 +28,16 @@ struct ServedModel {
   int d_model = 0;
   int trained_context_length = 0;
   struct WeightType {
-    std::string name;
+    std::string name = {};
     int tensors = 0;
     uint64_t bytes = 0;
   };
-  std::vector<WeightType> weight_types;
+  std::vector<WeightType> weight_types = {};
   uint64_t parameters = 0;
-  std::string backend;
-  std::string device;
-  std::string numerics;
-  std::string kv_dtype;
+  std::string backend = {};
+  std::string device = {};
+  std::string numerics = {};
+  std::string kv_dtype = {};
   uint64_t kv_bytes = 0;
 };
 
