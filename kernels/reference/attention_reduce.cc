@@ -67,7 +67,8 @@ std::vector<uint32_t> Candidates(const AttentionReduceArgs& args, const Attentio
 
 void WriteTopK(const AttentionReduceArgs& args, size_t r, std::span<const float> row) {
   std::vector<uint32_t> keys = Candidates(args, args.rows[r]);
-  std::ranges::stable_sort(keys, [&](uint32_t a, uint32_t b) { return row[a] > row[b]; });
+  std::ranges::sort(
+      keys, [&](uint32_t a, uint32_t b) { return row[a] > row[b] || (row[a] == row[b] && a < b); });
   keys.resize(static_cast<size_t>(args.top_k), kNoKey);
   std::vector<float> rest(row.begin(), row.end());
   for (size_t i = 0; i < keys.size(); ++i) {

@@ -43,7 +43,8 @@ std::vector<uint64_t> SortedWeights(const std::vector<float>& logits, const Samp
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto at = [&](int id) { return logits[static_cast<size_t>(id)]; };
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return at(a) > at(b); });
+  std::ranges::sort(order,
+                    [&](int a, int b) { return at(a) > at(b) || (at(a) == at(b) && a < b); });
   const float top = at(order[0]);
   if (row.top_k > 0 && static_cast<size_t>(row.top_k) < order.size()) {
     const float least = at(order[static_cast<size_t>(row.top_k) - 1]);
