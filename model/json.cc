@@ -26,32 +26,28 @@ class JsonBuilder {
   const std::string& error() const { return error_; }
 
   // The interface that nlohmann::json::sax_parse asks for; false ends the parse.
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
+  using Json = nlohmann::json;
 
   bool null() { return Add(JsonValue()); }
   bool boolean(bool value) { return Add(JsonValue(value)); }
-  bool number_integer(number_integer_t value) { return Add(JsonValue(int64_t{value})); }
-  bool number_unsigned(number_unsigned_t value) {
+  bool number_integer(Json::number_integer_t value) { return Add(JsonValue(int64_t{value})); }
+  bool number_unsigned(Json::number_unsigned_t value) {
     // What does not fit is a float, as the parser itself treats what does not fit 64 bits.
     if (value > uint64_t{std::numeric_limits<int64_t>::max()}) {
       return Add(JsonValue(static_cast<double>(value)));
     }
     return Add(JsonValue(static_cast<int64_t>(value)));
   }
-  bool number_float(number_float_t value, const string_t& /*text*/) {
+  bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
     return Add(JsonValue(value));
   }
-  bool string(string_t& value) { return Add(JsonValue(std::move(value))); }
-  bool binary(binary_t& /*value*/) { return false; }
+  bool string(Json::string_t& value) { return Add(JsonValue(std::move(value))); }
+  bool binary(Json::binary_t& /*value*/) { return false; }
   bool start_object(size_t /*size*/) { return Open(JsonValue(JsonValue::Object())); }
   bool start_array(size_t /*size*/) { return Open(JsonValue(JsonValue::Array())); }
   bool end_object() { return Close(); }
   bool end_array() { return Close(); }
-  bool key(string_t& name) {
+  bool key(Json::string_t& name) {
     if (!open_.back().keys.insert(name).second) {
       return Fail(absl::StrCat("duplicate key ", Quote(name)));
     }

@@ -16,9 +16,10 @@
 #define VITRINE_STATUS_CONCAT_INNER(a, b) a##b
 #define VITRINE_STATUS_CONCAT(a, b) VITRINE_STATUS_CONCAT_INNER(a, b)
 
-#define VITRINE_ASSIGN_OR_RETURN(target, expression)                        \
-  auto VITRINE_STATUS_CONCAT(status_or_, __LINE__) = (expression);          \
-  if (!VITRINE_STATUS_CONCAT(status_or_, __LINE__).ok()) {                  \
-    return std::move(VITRINE_STATUS_CONCAT(status_or_, __LINE__)).status(); \
-  }                                                                         \
+#define VITRINE_ASSIGN_OR_RETURN(target, expression)                               \
+  auto VITRINE_STATUS_CONCAT(status_or_, __LINE__) = (expression);                 \
+  if (!VITRINE_STATUS_CONCAT(status_or_, __LINE__).ok()) {                         \
+    return std::move(VITRINE_STATUS_CONCAT(status_or_, __LINE__)).status();        \
+  }                                                                                \
+  /* NOLINTNEXTLINE(bugprone-macro-parentheses): `target` may be a declaration. */ \
   target = *std::move(VITRINE_STATUS_CONCAT(status_or_, __LINE__))
