@@ -43,6 +43,17 @@ struct Avx2Panel {
   static VITRINE_INLINE I ShiftLeft(I x) {
     return _mm256_slli_epi32(x, kBits);
   }
+  static VITRINE_INLINE I AndI(I a, I b) { return _mm256_and_si256(a, b); }
+  template <int kBits>
+  static VITRINE_INLINE I ShiftRight(I x) {
+    return _mm256_srli_epi32(x, kBits);
+  }
+  static VITRINE_INLINE I LoadU8(const uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  static VITRINE_INLINE I LoadI8(const uint8_t* p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
   template <int kByte>
   static VITRINE_INLINE I ByteOf(Bytes x) {
     return _mm256_and_si256(_mm256_srli_epi32(x, 8 * kByte), _mm256_set1_epi32(255));
@@ -55,6 +66,17 @@ struct Avx2Panel {
   }
   static VITRINE_INLINE Bytes HighNibbles(Bytes x) {
     return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
+  }
+  static VITRINE_INLINE Bytes Or(Bytes a, Bytes b) { return _mm256_or_si256(a, b); }
+  template <int kFrom, int kMask, int kTo>
+  static VITRINE_INLINE Bytes Field(Bytes x) {
+    if constexpr (kFrom > kTo) x = _mm256_srli_epi16(x, kFrom - kTo);
+    if constexpr (kFrom < kTo) x = _mm256_slli_epi16(x, kTo - kFrom);
+    return _mm256_and_si256(x, _mm256_set1_epi8(kMask << kTo));
+  }
+  static VITRINE_INLINE Bytes Lookup(const uint8_t* table, Bytes index) {
+    const __m128i values = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index);
   }
   // VPMADDUBSW saturates sums of two products at 32,767: 2 * 128 * 127 is just below.
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {

@@ -93,6 +93,18 @@ struct Avx512 {
     return _mm512_slli_epi32(x, kBits);
   }
 
+  static VITRINE_INLINE I AndI(I a, I b) { return _mm512_and_si512(a, b); }
+  template <int kBits>
+  static VITRINE_INLINE I ShiftRight(I x) {
+    return _mm512_srli_epi32(x, kBits);
+  }
+  static VITRINE_INLINE I LoadU8(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static VITRINE_INLINE I LoadI8(const uint8_t* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+
   // Byte `kByte` of every 32-bit lane.
   template <int kByte>
   static VITRINE_INLINE I ByteOf(Bytes x) {
@@ -104,6 +116,17 @@ struct Avx512 {
   }
   static VITRINE_INLINE Bytes HighNibbles(Bytes x) {
     return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+  }
+  static VITRINE_INLINE Bytes Or(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
+  template <int kFrom, int kMask, int kTo>
+  static VITRINE_INLINE Bytes Field(Bytes x) {
+    if constexpr (kFrom > kTo) x = _mm512_srli_epi16(x, kFrom - kTo);
+    if constexpr (kFrom < kTo) x = _mm512_slli_epi16(x, kTo - kFrom);
+    return _mm512_and_si512(x, _mm512_set1_epi8(kMask << kTo));
+  }
+  static VITRINE_INLINE Bytes Lookup(const uint8_t* table, Bytes index) {
+    const __m128i values = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
   }
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
     int32_t bits;

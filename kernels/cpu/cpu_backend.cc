@@ -8,7 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/calibration.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/cpu/pack_panel.h"
 #include "kernels/cpu/page_arena.h"
 #include "kernels/cpu/step_recorder.h"
 
@@ -51,6 +53,7 @@ class CpuBackend final : public Backend {
     if (bytes > 0) std::memcpy(target, source, bytes);
   }
   void DoSynchronize() override { recorder_.Flush(); }
+  Calibration DoCalibrate() override { return cpu::Calibrate(pool_, kernels_); }
 
   void DoEmbed(const EmbedArgs& args) override {
     if (!args.token_ids.empty()) recorder_.Add(EmbedPhase{args});
@@ -82,12 +85,6 @@ absl::StatusOr<Buffer> CpuBackend::DoAllocate(size_t bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::DoPackMatrix(const MatrixSource& source) {
-  for (const MatrixPart& part : source.parts) {
-    if (IsPackable(part.dtype)) continue;
-    return absl::UnimplementedError(absl::StrCat("tensor ", part.name, ": weights of type ",
-                                                 std::string(TraitsOf(part.dtype).name),
-                                                 " have no kernel on the cpu backend"));
-  }
   PanelPlan plan = PlanPanels(source);
   Buffer memory = arena_.AllocateBuffer(plan.bytes);
   uint8_t* target = memory.As<uint8_t>().data();

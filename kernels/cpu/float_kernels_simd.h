@@ -18,10 +18,10 @@ struct QuantizedColumns {
   using Format = FormatOf<P>;
   static constexpr DType kDType = Format::kDType;
 
-  static VITRINE_INLINE const float* Decode(const uint8_t* block, float* scratch) {
+  static VITRINE_INLINE const float* Decode(const uint8_t* panel, int b, float* scratch) {
     for (int half = 0; half < kPanelRows / P::kLanes; ++half) {
       DecodedBlock<P> weights;
-      Format::Decode(block, half, weights);
+      Format::Decode(panel, b, half, weights);
       float* out = scratch + P::kLanes * half;
 #pragma GCC unroll 8
       for (int q = 0; q < kQuads; ++q) {
@@ -39,8 +39,16 @@ struct QuantizedColumns {
   static VITRINE_INLINE void Put(const DecodedBlock<P>& weights, int q, float* out) {
     auto quant = P::template ByteOf<kByte>(weights.quads[q]);
     if constexpr (Format::kOffset != 0) quant = P::AddI(quant, P::SetI(-Format::kOffset));
-    auto value = P::Mul(weights.scale, P::ToFloat(quant));
-    if constexpr (Format::kHasMinimum) value = P::Add(value, weights.minimum);
+    auto scale = weights.scale;
+    if constexpr (Format::kHasHalfScales) {
+      scale = P::Mul(scale, P::ToFloat(weights.half_scales[q / 4]));
+    }
+    auto value = P::Mul(scale, P::ToFloat(quant));
+    if constexpr (Format::kHasHalfMinimums) {
+      value = P::Add(value, P::Mul(weights.minimum, P::ToFloat(weights.half_minimums[q / 4])));
+    } else if constexpr (Format::kHasMinimum) {
+      value = P::Add(value, weights.minimum);
+    }
     P::Store(out + kPanelRows * (4 * q + kByte), value);
   }
 };
@@ -48,15 +56,16 @@ struct QuantizedColumns {
 template <class P>
 struct F32Columns {
   static constexpr DType kDType = DType::kF32;
-  static VITRINE_INLINE const float* Decode(const uint8_t* block, float* /*scratch*/) {
-    return reinterpret_cast<const float*>(block);
+  static VITRINE_INLINE const float* Decode(const uint8_t* panel, int b, float* /*scratch*/) {
+    return reinterpret_cast<const float*>(panel + PackedOffset(kDType, b));
   }
 };
 
 template <class P>
 struct F16Columns {
   static constexpr DType kDType = DType::kF16;
-  static VITRINE_INLINE const float* Decode(const uint8_t* block, float* scratch) {
+  static VITRINE_INLINE const float* Decode(const uint8_t* panel, int b, float* scratch) {
+    const uint8_t* block = panel + PackedOffset(kDType, b);
     for (int i = 0; i < kBlockColumns * kPanelRows; i += P::kLanes) {
       P::Store(scratch + i, P::LoadF16(block + 2 * i));
     }
@@ -67,7 +76,8 @@ struct F16Columns {
 template <class P>
 struct Bf16Columns {
   static constexpr DType kDType = DType::kBF16;
-  static VITRINE_INLINE const float* Decode(const uint8_t* block, float* scratch) {
+  static VITRINE_INLINE const float* Decode(const uint8_t* panel, int b, float* scratch) {
+    const uint8_t* block = panel + PackedOffset(kDType, b);
     for (int i = 0; i < kBlockColumns * kPanelRows; i += P::kLanes) {
       P::Store(scratch + i, P::LoadBf16(block + 2 * i));
     }
@@ -103,9 +113,9 @@ VITRINE_INLINE void FloatPanelRows(const uint8_t* panel, int blocks, const float
     P::Store(products + i, P::Zero());
   }
   for (int b = 0; b < blocks; ++b) {
-    const uint8_t* block = panel + static_cast<size_t>(b) * kBytes;
-    PrefetchLines(block + kPrefetchBytes, kBytes < 1024 ? kBytes : 1024);
-    const float* weights = Columns::Decode(block, scratch);
+    PrefetchLines(panel + PackedOffset(Columns::kDType, b) + kPrefetchBytes,
+                  kBytes < 1024 ? kBytes : 1024);
+    const float* weights = Columns::Decode(panel, b, scratch);
     for (int half = 0; half < kPanelRows; half += P::kLanes) {
       for (int r = 0; r < count; r += kRows) {
         AddColumns<P, kRows>(weights + half, rows + static_cast<size_t>(r) * stride, stride,
@@ -132,13 +142,13 @@ void FloatPanelProduct(const uint8_t* panel, int blocks, const float* rows, size
 }
 
 template <class P, class Columns>
-void DecodePanelBlock(const uint8_t* block, float* values) {
-  const float* decoded = Columns::Decode(block, values);
+void DecodePanelBlock(const uint8_t* panel, int block, float* values) {
+  const float* decoded = Columns::Decode(panel, block, values);
   if (decoded != values) __builtin_memcpy(values, decoded, 4 * kBlockColumns * kPanelRows);
 }
 
 template <class P, class Columns>
-constexpr void FillFloatKernels(KernelTable& table) {
+void FillFloatKernels(KernelTable& table) {
   const auto dtype = static_cast<size_t>(Columns::kDType);
   table.float_kernels[dtype] = FloatPanelProduct<P, Columns>;
   table.decode_block[dtype] = DecodePanelBlock<P, Columns>;

@@ -44,12 +44,14 @@ constexpr std::array<InstructionSet, 3> kInstructionSets = {{
 absl::StatusOr<const KernelTable*> SelectKernels(std::string_view name) {
   for (const InstructionSet& set : kInstructionSets) {
     if (!name.empty() && name != set.name) continue;
-    const KernelTable* kernels = set.kernels();
-    if (kernels != nullptr && set.runs()) return kernels;
+    // Asked in this order: building a table may run the instructions of its set.
+    const bool runs = set.runs();
+    const KernelTable* kernels = runs ? set.kernels() : nullptr;
+    if (kernels != nullptr) return kernels;
     if (name.empty()) continue;
-    return absl::UnavailableError(absl::StrCat(
-        "instruction set ", std::string(name), ": ",
-        kernels == nullptr ? "not part of this build" : "not supported by this processor"));
+    return absl::UnavailableError(
+        absl::StrCat("instruction set ", std::string(name), ": ",
+                     runs ? "not part of this build" : "not supported by this processor"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("instruction set ", std::string(name), ": must be avx512, avx2 or portable"));

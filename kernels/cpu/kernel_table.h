@@ -32,8 +32,8 @@ using IntegerKernel = void (*)(const uint8_t* panel, int blocks, const Activatio
 // The same for f32 rows that are `stride` apart; up to 7 more rows may be read and overwritten.
 using FloatKernel = void (*)(const uint8_t* panel, int blocks, const float* rows, size_t stride,
                              int count, float* products);
-// Writes values[column][lane] of 32 columns.
-using DecodeBlockKernel = void (*)(const uint8_t* block, float* values);
+// Writes values[column][lane] of the 32 columns of a block.
+using DecodeBlockKernel = void (*)(const uint8_t* panel, int block, float* values);
 
 struct WorkerContext;
 
@@ -42,6 +42,10 @@ struct KernelTable {
   std::array<std::array<IntegerKernel, kTileRows + 1>, kDTypes> integer_kernels = {};
   std::array<FloatKernel, kDTypes> float_kernels = {};
   std::array<DecodeBlockKernel, kDTypes> decode_block = {};
+
+  // Integer dot products from registers, as many as `loops` asks for; the operations done. Null:
+  // the instruction set has none worth measuring.
+  double (*integer_burst)(int64_t loops) = nullptr;
 
   void (*rms_norm)(const WorkerContext&, const RmsNormPhase&) = nullptr;
   void (*mat_mul)(const WorkerContext&, const MatMulPhase&) = nullptr;

@@ -1,33 +1,19 @@
-// All kernels of one instruction set in one table.
+// All kernels of one instruction set in one table; the matrix kernels are compiled apart.
 #pragma once
 
 #include "kernels/cpu/activated_mat_mul_simd.h"
-#include "kernels/cpu/float_kernels_simd.h"
 #include "kernels/cpu/mat_mul_simd.h"
 #include "kernels/cpu/paged_attention_simd.h"
-#include "kernels/cpu/panel_kernels_simd.h"
 #include "kernels/cpu/rms_norm_simd.h"
 #include "kernels/cpu/rope_write_kv_simd.h"
 
 namespace vitrine::cpu {
 
-template <class P, template <class> class Format>
-constexpr void FillQuantized(KernelTable& table) {
-  FillIntegerKernels<P, Format>(table);
-  FillFloatKernels<P, QuantizedColumns<P, Format>>(table);
-}
-
 template <class S>
-constexpr KernelTable MakeKernelTable(const char* name) {
-  using P = typename S::Panel;
+KernelTable MakeKernelTable(const char* name, void (*fill_matrix_kernels)(KernelTable&)) {
   KernelTable table;
   table.name = name;
-  FillQuantized<P, Q4_0Format>(table);
-  FillQuantized<P, Q4_1Format>(table);
-  FillQuantized<P, Q8_0Format>(table);
-  FillFloatKernels<P, F32Columns<P>>(table);
-  FillFloatKernels<P, F16Columns<P>>(table);
-  FillFloatKernels<P, Bf16Columns<P>>(table);
+  fill_matrix_kernels(table);
   table.rms_norm = RunRmsNorm<S>;
   table.mat_mul = RunMatMul<S>;
   table.activated_mat_mul = RunActivatedMatMul<S>;

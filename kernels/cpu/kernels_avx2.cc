@@ -4,12 +4,13 @@
 
 #include "kernels/cpu/avx2_simd.h"
 #include "kernels/cpu/kernel_table_simd.h"
+#include "kernels/cpu/matrix_kernels.h"
 
 namespace vitrine::cpu {
 
 const KernelTable* Avx2Kernels() {
-  static constexpr KernelTable kTable = MakeKernelTable<Avx2>("avx2");
-  return &kTable;
+  static const KernelTable table = MakeKernelTable<Avx2>("avx2", FillAvx2MatrixKernels);
+  return &table;
 }
 
 }  // namespace vitrine::cpu

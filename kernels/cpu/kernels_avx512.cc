@@ -4,12 +4,13 @@
 
 #include "kernels/cpu/avx512_simd.h"
 #include "kernels/cpu/kernel_table_simd.h"
+#include "kernels/cpu/matrix_kernels.h"
 
 namespace vitrine::cpu {
 
 const KernelTable* Avx512Kernels() {
-  static constexpr KernelTable kTable = MakeKernelTable<Avx512>("avx512");
-  return &kTable;
+  static const KernelTable table = MakeKernelTable<Avx512>("avx512", FillAvx512MatrixKernels);
+  return &table;
 }
 
 }  // namespace vitrine::cpu

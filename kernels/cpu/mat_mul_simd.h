@@ -5,6 +5,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/panel_kernels_simd.h"
 #include "kernels/cpu/rms_norm_simd.h"
+#include "kernels/cpu/vector_math_simd.h"
 
 namespace vitrine::cpu {
 
@@ -72,6 +73,10 @@ VITRINE_INLINE void StoreProducts(const MatMulArgs& args, const Panel& panel, in
   for (int r = 0; r < rows; ++r, out += columns) {
     auto value = S::Load(products + kPanelRows * r);
     if (!args.bias.empty()) value = S::Add(value, bias);
+    if (args.output_scale != 1.0f) value = S::Mul(value, S::Set(args.output_scale));
+    if (args.softcap != 0.0f) {
+      value = S::Mul(S::Set(args.softcap), Tanh<S>(S::Div(value, S::Set(args.softcap))));
+    }
     if (args.add_to_output) value = S::Add(LoadUpTo16<S>(out, panel.rows), value);
     if (panel.rows == kPanelRows) {
       S::Store(out, value);

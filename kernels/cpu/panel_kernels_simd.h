@@ -34,6 +34,13 @@ VITRINE_INLINE void PrefetchLines(const void* address, int bytes) {
   }
 }
 
+template <class P, class Format>
+VITRINE_INLINE void DecodeAndFetch(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
+  PrefetchLines(panel + PackedOffset(Format::kDType, b) + kPrefetchBytes,
+                PackedBlockBytes(Format::kDType));
+  Format::Decode(panel, b, half, out);
+}
+
 // Where the integer sum of a row starts: minus the offset that made the weights unsigned times the
 // sum of the row, at no cost.
 template <class P, class Format>
@@ -43,9 +50,18 @@ VITRINE_INLINE typename P::I StartSum(const ActivationRow& row) {
   } else if constexpr (Format::kOffset == 8) {
     return P::SetI(row.minus8_sum);
   } else {
+    static_assert(Format::kOffset % 8 == 0);
     constexpr int kShift = __builtin_ctz(Format::kOffset) - 3;
     return P::template ShiftLeft<kShift>(P::SetI(row.minus8_sum));
   }
+}
+
+// The same for one half of the columns.
+template <class P, class Format, int kHalf>
+VITRINE_INLINE typename P::I StartHalfSum(const ActivationRow& row) {
+  if constexpr (Format::kOffset == 0) return P::ZeroI();
+  const int32_t high_sum = row.minus8_sum / -8 - row.low_sum;
+  return P::SetI(-Format::kOffset * (kHalf == 0 ? row.low_sum : high_sum));
 }
 
 template <class P, class Format>
@@ -57,10 +73,27 @@ VITRINE_INLINE typename P::I Dot(typename P::I sum, typename P::Bytes weights, c
   }
 }
 
+// Each half of the columns has a scale of its own, an integer; the sum of both is exact in f32.
+template <class P, class Format, int kCount>
+VITRINE_INLINE void DotHalves(const DecodedBlock<P>& weights, const ActivationRow* rows,
+                              typename P::I* sums) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kCount; ++r) {
+    auto low = StartHalfSum<P, Format, 0>(rows[r]);
+    auto high = StartHalfSum<P, Format, 1>(rows[r]);
+#pragma GCC unroll 4
+    for (int q = 0; q < kQuads / 2; ++q) {
+      low = Dot<P, Format>(low, weights.quads[q], rows[r].values + 4 * q);
+      high = Dot<P, Format>(high, weights.quads[q + 4], rows[r].values + 4 * (q + 4));
+    }
+    sums[r] = P::AddI(P::MulI(low, weights.half_scales[0]), P::MulI(high, weights.half_scales[1]));
+  }
+}
+
 // Integer dot products of `kCount` rows, interleaved so that their dependency chains overlap.
 template <class P, class Format, int kCount>
-VITRINE_INLINE void DotRows(const DecodedBlock<P>& weights, const ActivationRow* rows,
-                            typename P::I* sums) {
+VITRINE_INLINE void DotWhole(const DecodedBlock<P>& weights, const ActivationRow* rows,
+                             typename P::I* sums) {
 #pragma GCC unroll 8
   for (int r = 0; r < kCount; ++r) sums[r] = StartSum<P, Format>(rows[r]);
 #pragma GCC unroll 8
@@ -72,35 +105,59 @@ VITRINE_INLINE void DotRows(const DecodedBlock<P>& weights, const ActivationRow*
   }
 }
 
+template <class P, class Format, int kCount>
+VITRINE_INLINE void DotRows(const DecodedBlock<P>& weights, const ActivationRow* rows,
+                            typename P::I* sums) {
+  if constexpr (Format::kHasHalfScales) {
+    DotHalves<P, Format, kCount>(weights, rows, sums);
+  } else {
+    DotWhole<P, Format, kCount>(weights, rows, sums);
+  }
+}
+
 template <class P, class Format>
 VITRINE_INLINE typename P::F AddScaled(const DecodedBlock<P>& weights, const ActivationRow& row,
                                        typename P::I dot, typename P::F total) {
   const auto scale = P::Mul(weights.scale, P::Set(row.scale));
   total = P::Fma(P::ToFloat(dot), scale, total);
-  if constexpr (Format::kHasMinimum) {
+  if constexpr (Format::kHasHalfMinimums) {
+    const int32_t high_sum = row.minus8_sum / -8 - row.low_sum;
+    const auto sum = P::AddI(P::MulI(weights.half_minimums[0], P::SetI(row.low_sum)),
+                             P::MulI(weights.half_minimums[1], P::SetI(high_sum)));
+    total = P::Fma(P::ToFloat(sum), P::Mul(weights.minimum, P::Set(row.scale)), total);
+  } else if constexpr (Format::kHasMinimum) {
     total = P::Fma(weights.minimum, P::Set(row.scaled_sum), total);
   }
   return total;
 }
 
-// One row. Even and odd quads get their own chain: there are no other rows to hide the latency.
+// The sum of one row. Even and odd quads get their own chain: there are no other rows to hide the
+// latency.
+template <class P, class Format>
+VITRINE_INLINE typename P::I DotOneRow(const DecodedBlock<P>& weights, const ActivationRow& row) {
+  typename P::I sums[2] = {StartSum<P, Format>(row), P::ZeroI()};
+#pragma GCC unroll 8
+  for (int q = 0; q < kQuads; ++q) {
+    sums[q % 2] = Dot<P, Format>(sums[q % 2], weights.quads[q], row.values + 4 * q);
+  }
+  return P::AddI(sums[0], sums[1]);
+}
+
 template <class P, class Format>
 VITRINE_INLINE void OneRow(const uint8_t* panel, int blocks, const ActivationBlock* tile, int half,
                            float* products) {
-  constexpr int kBytes = PackedBlockBytes(Format::kDType);
   auto total = P::Zero();
   for (int b = 0; b < blocks; ++b) {
-    const uint8_t* block = panel + b * kBytes;
-    PrefetchLines(block + kPrefetchBytes, kBytes);
     DecodedBlock<P> weights;
-    Format::Decode(block, half, weights);
+    DecodeAndFetch<P, Format>(panel, b, half, weights);
     const ActivationRow& row = tile[b].rows[0];
-    typename P::I sums[2] = {StartSum<P, Format>(row), P::ZeroI()};
-#pragma GCC unroll 8
-    for (int q = 0; q < kQuads; ++q) {
-      sums[q % 2] = Dot<P, Format>(sums[q % 2], weights.quads[q], row.values + 4 * q);
+    typename P::I dot;
+    if constexpr (Format::kHasHalfScales) {
+      DotHalves<P, Format, 1>(weights, &row, &dot);
+    } else {
+      dot = DotOneRow<P, Format>(weights, row);
     }
-    total = AddScaled<P, Format>(weights, row, P::AddI(sums[0], sums[1]), total);
+    total = AddScaled<P, Format>(weights, row, dot, total);
   }
   P::Store(products, total);
 }
@@ -109,15 +166,12 @@ VITRINE_INLINE void OneRow(const uint8_t* panel, int blocks, const ActivationBlo
 template <class P, class Format, int kRows>
 VITRINE_INLINE void FewRows(const uint8_t* panel, int blocks, const ActivationBlock* tile, int half,
                             float* products) {
-  constexpr int kBytes = PackedBlockBytes(Format::kDType);
   constexpr int kGroups = (kRows + P::kRowsInFlight - 1) / P::kRowsInFlight;
   typename P::F totals[kRows];
   for (auto& total : totals) total = P::Zero();
   for (int b = 0; b < blocks; ++b) {
-    const uint8_t* block = panel + b * kBytes;
-    PrefetchLines(block + kPrefetchBytes, kBytes);
     DecodedBlock<P> weights;
-    Format::Decode(block, half, weights);
+    DecodeAndFetch<P, Format>(panel, b, half, weights);
     const auto group = [&]<int kGroup>() VITRINE_LAMBDA_INLINE {
       constexpr int kFirst = kGroup * P::kRowsInFlight;
       constexpr int kLeft = kRows - kFirst;
@@ -142,16 +196,13 @@ VITRINE_INLINE void FewRows(const uint8_t* panel, int blocks, const ActivationBl
 template <class P, class Format>
 VITRINE_INLINE void ManyRows(const uint8_t* panel, int blocks, const ActivationBlock* tile,
                              int rows, int half, float* products) {
-  constexpr int kBytes = PackedBlockBytes(Format::kDType);
   constexpr int kCount = P::kRowsInFlight;
   for (int r = 0; r < rows; r += kCount) {
     for (int i = 0; i < kCount; ++i) P::Store(products + kPanelRows * (r + i), P::Zero());
   }
   for (int b = 0; b < blocks; ++b) {
-    const uint8_t* block = panel + b * kBytes;
-    PrefetchLines(block + kPrefetchBytes, kBytes);
     DecodedBlock<P> weights;
-    Format::Decode(block, half, weights);
+    DecodeAndFetch<P, Format>(panel, b, half, weights);
 #pragma GCC unroll 1
     for (int r = 0; r < rows; r += kCount) {
       typename P::I sums[kCount];
@@ -183,7 +234,7 @@ void PanelProduct(const uint8_t* panel, int blocks, const ActivationBlock* tile,
 }
 
 template <class P, template <class> class Format>
-constexpr void FillIntegerKernels(KernelTable& table) {
+void FillIntegerKernels(KernelTable& table) {
   auto& kernels = table.integer_kernels[static_cast<size_t>(Format<P>::kDType)];
   [&]<int... kRows>(std::integer_sequence<int, kRows...>) {
     ((kernels[kRows + 1] = PanelProduct<P, Format, kRows + 1>), ...);

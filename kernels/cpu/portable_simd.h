@@ -110,6 +110,21 @@ struct Portable {
   static VITRINE_INLINE I ShiftLeft(I x) {
     return x << kBits;
   }
+  static VITRINE_INLINE I AndI(I a, I b) { return a & b; }
+  template <int kBits>
+  static VITRINE_INLINE I ShiftRight(I x) {
+    return x >> kBits;
+  }
+  static VITRINE_INLINE I LoadU8(const uint8_t* p) {
+    I x = {};
+    for (int i = 0; i < 16; ++i) x[i] = p[i];
+    return x;
+  }
+  static VITRINE_INLINE I LoadI8(const uint8_t* p) {
+    I x = {};
+    for (int i = 0; i < 16; ++i) x[i] = static_cast<int8_t>(p[i]);
+    return x;
+  }
   template <int kByte>
   static VITRINE_INLINE I ByteOf(Bytes x) {
     return (reinterpret_cast<I>(x) >> (8 * kByte)) & 255;
@@ -117,6 +132,16 @@ struct Portable {
   static VITRINE_INLINE Bytes LoadBytes(const uint8_t* p) { return LoadAs<Bytes>(p); }
   static VITRINE_INLINE Bytes LowNibbles(Bytes x) { return x & 15; }
   static VITRINE_INLINE Bytes HighNibbles(Bytes x) { return x >> 4; }
+  static VITRINE_INLINE Bytes Or(Bytes a, Bytes b) { return a | b; }
+  template <int kFrom, int kMask, int kTo>
+  static VITRINE_INLINE Bytes Field(Bytes x) {
+    constexpr uint8_t kBits = kMask;
+    return ((x >> kFrom) & kBits) << kTo;
+  }
+  static VITRINE_INLINE Bytes Lookup(const uint8_t* table, Bytes index) {
+    for (int i = 0; i < 64; ++i) index[i] = table[index[i]];
+    return index;
+  }
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
     return acc + ByteOf<0>(weights) * int32_t{quad[0]} + ByteOf<1>(weights) * int32_t{quad[1]} +
            ByteOf<2>(weights) * int32_t{quad[2]} + ByteOf<3>(weights) * int32_t{quad[3]};

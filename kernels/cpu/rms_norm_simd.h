@@ -13,20 +13,30 @@ VITRINE_INLINE typename S::F LoadUpTo16(const float* values, int count) {
   return count > 0 ? S::LoadPartial(values, count) : S::Zero();
 }
 
+// 1 / sqrt(mean of squares + epsilon)
 template <class S>
-void NormalizeRow(const RmsNormArgs& args, int row, const RowView& output) {
-  const int columns = output.columns;
-  const float* input = args.input.data() + static_cast<size_t>(row) * static_cast<size_t>(columns);
+VITRINE_INLINE float RmsFactor(const float* values, int count, float epsilon) {
   auto even = S::Zero();
   auto odd = S::Zero();
-  for (int k = 0; k < columns; k += 32) {
-    const auto low = LoadUpTo16<S>(input + k, columns - k);
-    const auto high = LoadUpTo16<S>(input + k + 16, columns - k - 16);
+  for (int k = 0; k < count; k += 32) {
+    const auto low = LoadUpTo16<S>(values + k, count - k);
+    const auto high = LoadUpTo16<S>(values + k + 16, count - k - 16);
     even = S::Fma(low, low, even);
     odd = S::Fma(high, high, odd);
   }
-  const float mean = S::ReduceAdd(S::Add(even, odd)) / static_cast<float>(columns);
-  const auto factor = S::Set(1.0f / std::sqrt(mean + args.epsilon));
+  const float mean = S::ReduceAdd(S::Add(even, odd)) / static_cast<float>(count);
+  return 1.0f / std::sqrt(mean + epsilon);
+}
+
+VITRINE_INLINE const float* InputRow(const DeviceSpan<const float>& input, int row, int columns) {
+  return input.data() + static_cast<size_t>(row) * static_cast<size_t>(columns);
+}
+
+template <class S>
+void NormalizeRow(const RmsNormArgs& args, int row, const RowView& output) {
+  const int columns = output.columns;
+  const float* input = InputRow(args.input, row, columns);
+  const auto factor = S::Set(RmsFactor<S>(input, columns, args.epsilon));
   for (int b = 0; b < output.blocks; ++b) {
     typename S::F halves[2];
     for (int h = 0; h < 2; ++h) {

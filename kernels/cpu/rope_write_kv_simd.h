@@ -27,10 +27,10 @@ class HeadWriter {
 
   int head_dim() const { return head_dim_; }
 
-  // Only where IsLocal: every rotated pair lies within 16 dimensions.
+  // True where 16 dimensions need nothing of the rest of their head.
   bool IsLocal() const {
     return target_.pairing == RopePairing::kInterleaved && target_.rotary_dim == head_dim_ &&
-           head_dim_ % 16 == 0;
+           head_dim_ % 16 == 0 && target_.q_norm.empty() && target_.k_norm.empty();
   }
 
   VITRINE_INLINE void WriteLocal(int row, int head, int dim, typename S::F values) const {
@@ -44,11 +44,34 @@ class HeadWriter {
     Store(kind, row, head, {dim, 16}, values);
   }
 
-  // The whole head of one row; `values` holds head_dim floats, padded to 16 with anything.
-  void WriteHead(int row, int head, const float* values) const {
+  // The factors of norms that span all heads of a row; `values` holds the whole row.
+  struct RowFactors {
+    float q = 0.0f;
+    float k = 0.0f;
+  };
+  RowFactors FactorsOfRow(const float* values) const {
+    RowFactors factors;
+    const float* keys = values + target_.num_heads * head_dim_;
+    if (SpansRow(target_.q_norm)) factors.q = FactorOf(values, target_.q_norm);
+    if (SpansRow(target_.k_norm)) factors.k = FactorOf(keys, target_.k_norm);
+    return factors;
+  }
+
+  // The whole head of one row.
+  void WriteHead(int row, int head, const float* values, const RowFactors& factors) const {
     const HeadKind kind = KindOf(head);
     Angles angles;
-    if (kind != HeadKind::kValue) FillAngles(row, values, angles);
+    alignas(64) float normalized[kMaxHeadDim];
+    if (kind != HeadKind::kValue) {
+      const bool is_query = kind == HeadKind::kQuery;
+      const DeviceSpan<const float>& norm = is_query ? target_.q_norm : target_.k_norm;
+      if (!norm.empty()) {
+        const int index = is_query ? head : head - target_.num_heads;
+        NormalizeHead(norm, index, is_query ? factors.q : factors.k, values, normalized);
+        values = normalized;
+      }
+      FillAngles(row, values, angles);
+    }
     for (int dim = 0; dim < head_dim_; dim += 16) {
       const HeadPart part{dim, head_dim_ - dim < 16 ? head_dim_ - dim : 16};
       auto x = LoadUpTo16<S>(values + dim, part.count);
@@ -72,6 +95,25 @@ class HeadWriter {
   static VITRINE_INLINE typename S::F Rotate(typename S::F x, typename S::F partner,
                                              typename S::F cosine, typename S::F sine) {
     return S::Fma(x, cosine, S::Mul(partner, sine));
+  }
+
+  bool SpansRow(const DeviceSpan<const float>& norm) const {
+    return norm.size() > static_cast<size_t>(head_dim_);
+  }
+
+  float FactorOf(const float* values, const DeviceSpan<const float>& norm) const {
+    return RmsFactor<S>(values, static_cast<int>(norm.size()), target_.norm_epsilon);
+  }
+
+  void NormalizeHead(const DeviceSpan<const float>& norm, int index, float row_factor,
+                     const float* values, float* normalized) const {
+    const bool spans_row = SpansRow(norm);
+    const auto factor = S::Set(spans_row ? row_factor : FactorOf(values, norm));
+    const float* weights = norm.data() + (spans_row ? index * head_dim_ : 0);
+    for (int dim = 0; dim < head_dim_; dim += 16) {
+      const auto x = S::Mul(LoadUpTo16<S>(values + dim, head_dim_ - dim), factor);
+      S::Store(normalized + dim, S::Mul(x, LoadUpTo16<S>(weights + dim, head_dim_ - dim)));
+    }
   }
 
   HeadKind KindOf(int head) const {
@@ -173,9 +215,10 @@ void RunRopeWriteKv(const WorkerContext& context, const RopeWriteKvPhase& phase)
   context.pool.ForEach(context.worker, target.batch->rows(), 1, [&](int64_t item) {
     const int row = static_cast<int>(item);
     const float* values = phase.args.qkv.data() + item * heads * head_dim;
+    const auto factors = writer.FactorsOfRow(values);
     for (int head = 0; head < heads; ++head, values += head_dim) {
       if (!writer.IsLocal()) {
-        writer.WriteHead(row, head, values);
+        writer.WriteHead(row, head, values, factors);
         continue;
       }
       for (int dim = 0; dim < head_dim; dim += 16) {
@@ -221,7 +264,7 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
       for (int p = 0; p < unit_panels; ++p) {
         S::Store(context.scratch.head + 16 * p, S::Load(products[p] + kPanelRows * r));
       }
-      writer.WriteHead(first_row + r, unit, context.scratch.head);
+      writer.WriteHead(first_row + r, unit, context.scratch.head, {});
     }
   });
 }

@@ -32,6 +32,12 @@ bool IsPrivate(const Phase& phase) {
   return norm != nullptr && norm->is_private;
 }
 
+int64_t PositionOf(const PagedBatch& batch, int row) {
+  const auto after = std::upper_bound(batch.row_begin.begin(), batch.row_begin.end(), row);
+  const auto sequence = static_cast<size_t>(after - batch.row_begin.begin()) - 1;
+  return batch.first_position[sequence] + row - batch.row_begin[sequence];
+}
+
 void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
   const EmbedArgs& args = phase.args;
   const CpuMatrix& table = AsMatrix(args.table);
@@ -44,12 +50,16 @@ void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
     float* out = args.output.data() + row * columns;
     for (int64_t k = 0; k < columns; k += kBlockColumns) {
       context.kernels.decode_block[static_cast<size_t>(dtype)](
-          place.panel->data + k / kBlockColumns * PackedBlockBytes(dtype), block);
+          place.panel->data, static_cast<int>(k / kBlockColumns), block);
       const int64_t count = std::min<int64_t>(kBlockColumns, columns - k);
       for (int64_t i = 0; i < count; ++i) {
         out[k + i] = args.scale * block[i * kPanelRows + place.lane];
       }
     }
+    if (args.position_table.empty()) return;
+    const float* learned =
+        args.position_table.data() + PositionOf(*args.batch, static_cast<int>(row)) * columns;
+    for (int64_t k = 0; k < columns; ++k) out[k] += learned[k];
   });
 }
 
