@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/activated_mat_mul.h"
 #include "kernels/buffer.h"
+#include "kernels/calibration.h"
 #include "kernels/embed.h"
 #include "kernels/gather_rows.h"
 #include "kernels/mat_mul.h"
@@ -68,6 +69,12 @@ class Backend {
   }
   void Synchronize() { DoSynchronize(); }
 
+  // Measures what the machine can do at this moment; for benchmarks, may take seconds.
+  Calibration Calibrate() {
+    DoSynchronize();
+    return DoCalibrate();
+  }
+
   void Embed(const EmbedArgs& args);
   void RmsNorm(const RmsNormArgs& args);
   void MatMul(const MatMulArgs& args);
@@ -92,6 +99,7 @@ class Backend {
   virtual void DoCopyToDevice(const void* source, void* target, size_t bytes) = 0;
   virtual void DoCopyToHost(const void* source, void* target, size_t bytes) = 0;
   virtual void DoSynchronize() = 0;
+  virtual Calibration DoCalibrate() { return {}; }
 
   virtual void DoEmbed(const EmbedArgs& args) = 0;
   virtual void DoRmsNorm(const RmsNormArgs& args) = 0;
