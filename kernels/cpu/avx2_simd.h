@@ -87,6 +87,8 @@ struct Avx2Panel {
     const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(INT8_MIN));
     return AddProducts(acc, _mm256_abs_epi8(centred), _mm256_sign_epi8(Quad(quad), centred));
   }
+  // Hides where a value came from, so that equal computations are not merged.
+  static VITRINE_INLINE void Keep(I& x) { __asm__ volatile("" : "+x"(x)); }
   static VITRINE_INLINE F LoadF16(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }

@@ -136,6 +136,8 @@ struct Avx512 {
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     return Dot(acc, weights, quad);
   }
+  // Hides where a value came from, so that equal computations are not merged.
+  static VITRINE_INLINE void Keep(I& x) { __asm__ volatile("" : "+v"(x)); }
   static VITRINE_INLINE F LoadF16(const uint8_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }

@@ -59,11 +59,22 @@ class CpuBackend final : public Backend {
     if (!args.token_ids.empty()) recorder_.Add(EmbedPhase{args});
   }
   void DoRmsNorm(const RmsNormArgs& args) override;
+  void DoLayerNorm(const LayerNormArgs& args) override;
+  void DoPackRows(const PackRowsArgs& args) override;
+  void DoRmsNormAdd(const RmsNormAddArgs& args) override {
+    if (args.rows > 0) recorder_.Add(RmsNormAddPhase{args});
+  }
   void DoMatMul(const MatMulArgs& args) override;
   void DoActivatedMatMul(const ActivatedMatMulArgs& args) override;
   void DoRopeWriteKv(const RopeWriteKvArgs& args) override;
   void DoMatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) override;
   void DoPagedAttention(const PagedAttentionArgs& args) override;
+  void DoAttentionRows(const AttentionRowsArgs& args) override {
+    if (!args.items.empty()) recorder_.Add(AttentionRowsPhase{args});
+  }
+  void DoAttentionReduce(const AttentionReduceArgs& args) override {
+    if (!args.rows.empty()) recorder_.Add(AttentionReducePhase{args});
+  }
   void DoGatherRows(const GatherRowsArgs& args) override {
     if (!args.row_ids.empty()) recorder_.Add(GatherRowsPhase{args});
   }
@@ -170,11 +181,24 @@ void SetPrivate(RowBuffer* output, bool is_private) {
   static_cast<CpuRowBuffer*>(output)->set_holds_private_rows(is_private);
 }
 
-void CpuBackend::DoRmsNorm(const RmsNormArgs& args) {
-  if (args.rows == 0) return;
+// Few rows are filled by every worker for itself.
+template <class Args>
+RowPhase<Args> MakeRowPhase(const Args& args) {
   const bool is_private = args.rows <= kPrivateRows;
   SetPrivate(args.output, is_private);
-  recorder_.Add(RmsNormPhase{args, is_private});
+  return {args, is_private};
+}
+
+void CpuBackend::DoRmsNorm(const RmsNormArgs& args) {
+  if (args.rows > 0) recorder_.Add(MakeRowPhase(args));
+}
+
+void CpuBackend::DoLayerNorm(const LayerNormArgs& args) {
+  if (args.rows > 0) recorder_.Add(MakeRowPhase(args));
+}
+
+void CpuBackend::DoPackRows(const PackRowsArgs& args) {
+  if (args.rows > 0) recorder_.Add(MakeRowPhase(args));
 }
 
 void CpuBackend::DoMatMul(const MatMulArgs& args) {

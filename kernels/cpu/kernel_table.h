@@ -54,6 +54,10 @@ struct KernelTable {
   void (*mat_mul_rope_write_kv)(const WorkerContext&, const MatMulRopeWriteKvPhase&) = nullptr;
   void (*paged_attention)(const WorkerContext&, const PagedAttentionPhase&) = nullptr;
   void (*quantize)(const WorkerContext&, const QuantizePhase&) = nullptr;
+  void (*layer_norm)(const WorkerContext&, const LayerNormPhase&) = nullptr;
+  void (*pack_rows)(const WorkerContext&, const PackRowsPhase&) = nullptr;
+  void (*rms_norm_add)(const WorkerContext&, const RmsNormAddPhase&) = nullptr;
+  void (*attention_rows)(const WorkerContext&, const AttentionRowsPhase&) = nullptr;
 };
 
 struct WorkerContext {

@@ -60,6 +60,22 @@ struct RowPlace {
   int32_t position = 0;
 };
 
+// The sequence that a row of the batch belongs to.
+inline int SequenceOf(const PagedBatch& batch, int row) {
+  int low = 0;
+  int high = batch.sequences();
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (batch.row_begin[static_cast<size_t>(middle)] <= row ? low : high) = middle;
+  }
+  return low;
+}
+
+inline int PositionOf(const PagedBatch& batch, int row) {
+  const auto sequence = static_cast<size_t>(SequenceOf(batch, row));
+  return batch.first_position[sequence] + row - batch.row_begin[sequence];
+}
+
 // Calls visit(row, place) for every row of a batch. Blocks are checked against `num_blocks`.
 template <class Visit>
 void ForEachPlace(const PagedBatch& batch, int num_blocks, Visit&& visit) {

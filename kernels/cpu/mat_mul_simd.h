@@ -78,11 +78,7 @@ VITRINE_INLINE void StoreProducts(const MatMulArgs& args, const Panel& panel, in
       value = S::Mul(S::Set(args.softcap), Tanh<S>(S::Div(value, S::Set(args.softcap))));
     }
     if (args.add_to_output) value = S::Add(LoadUpTo16<S>(out, panel.rows), value);
-    if (panel.rows == kPanelRows) {
-      S::Store(out, value);
-    } else {
-      S::StorePartial(out, value, panel.rows);
-    }
+    StoreUpTo16<S>(out, value, panel.rows);
   }
 }
 

@@ -4,15 +4,20 @@
 #include <variant>
 
 #include "kernels/activated_mat_mul.h"
+#include "kernels/attention_reduce.h"
+#include "kernels/attention_rows.h"
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/kv_pages.h"
 #include "kernels/cpu/packed_panels.h"
 #include "kernels/cpu/row_buffer.h"
 #include "kernels/embed.h"
 #include "kernels/gather_rows.h"
+#include "kernels/layer_norm.h"
 #include "kernels/mat_mul.h"
+#include "kernels/pack_rows.h"
 #include "kernels/paged_attention.h"
 #include "kernels/rms_norm.h"
+#include "kernels/rms_norm_add.h"
 #include "kernels/rope_write_kv.h"
 #include "kernels/sample.h"
 
@@ -26,9 +31,18 @@ struct GatherRowsPhase {
   GatherRowsArgs args;
 };
 
-struct RmsNormPhase {
-  RmsNormArgs args;
+// An op that fills a row buffer from rows of its own.
+template <class Args>
+struct RowPhase {
+  Args args;
   bool is_private = false;  // Every worker fills its own rows; no barrier follows.
+};
+using RmsNormPhase = RowPhase<RmsNormArgs>;
+using LayerNormPhase = RowPhase<LayerNormArgs>;
+using PackRowsPhase = RowPhase<PackRowsArgs>;
+
+struct RmsNormAddPhase {
+  RmsNormAddArgs args;
 };
 
 struct MatMulPhase {
@@ -64,13 +78,22 @@ struct QuantizePhase {
   int count = 0;
 };
 
+struct AttentionRowsPhase {
+  AttentionRowsArgs args;
+};
+
+struct AttentionReducePhase {
+  AttentionReduceArgs args;
+};
+
 struct SamplePhase {
   SampleArgs args;
 };
 
-using Phase = std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, MatMulPhase,
-                           ActivatedMatMulPhase, RopeWriteKvPhase, MatMulRopeWriteKvPhase,
-                           PagedAttentionPhase, QuantizePhase, SamplePhase>;
+using Phase = std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, LayerNormPhase, PackRowsPhase,
+                           RmsNormAddPhase, MatMulPhase, ActivatedMatMulPhase, RopeWriteKvPhase,
+                           MatMulRopeWriteKvPhase, PagedAttentionPhase, QuantizePhase,
+                           AttentionRowsPhase, AttentionReducePhase, SamplePhase>;
 
 inline const CpuMatrix& AsMatrix(const PackedMatrix* matrix) {
   return static_cast<const CpuMatrix&>(*matrix);

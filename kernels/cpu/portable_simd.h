@@ -149,6 +149,8 @@ struct Portable {
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     return Dot(acc, weights, quad);
   }
+  // Hides where a value came from, so that equal computations are not merged.
+  static VITRINE_INLINE void Keep(I& x) { __asm__ volatile("" : "+m"(x)); }
   static VITRINE_INLINE F LoadF16(const uint8_t* p) {
     F x;
     for (int i = 0; i < 16; ++i) x[i] = FloatFromF16(Half(p, i));

@@ -13,6 +13,23 @@ VITRINE_INLINE typename S::F LoadUpTo16(const float* values, int count) {
   return count > 0 ? S::LoadPartial(values, count) : S::Zero();
 }
 
+template <class S>
+VITRINE_INLINE void StoreUpTo16(float* values, typename S::F x, int count) {
+  if (count >= 16) {
+    S::Store(values, x);
+  } else {
+    S::StorePartial(values, x, count);
+  }
+}
+
+// The first `count` lanes; 0 in the others.
+template <class S>
+VITRINE_INLINE typename S::F PartOf(typename S::F x, int count) {
+  alignas(64) float lanes[16];
+  S::Store(lanes, x);
+  return LoadUpTo16<S>(lanes, count);
+}
+
 // 1 / sqrt(mean of squares + epsilon)
 template <class S>
 VITRINE_INLINE float RmsFactor(const float* values, int count, float epsilon) {
@@ -48,18 +65,25 @@ void NormalizeRow(const RmsNormArgs& args, int row, const RowView& output) {
   }
 }
 
-template <class S>
-void RunRmsNorm(const WorkerContext& context, const RmsNormPhase& phase) {
+// Fills rows of a buffer, or of the worker's own copy of it. fill(row, output)
+template <class Args, class Fill>
+VITRINE_INLINE void FillRows(const WorkerContext& context, const RowPhase<Args>& phase,
+                             Fill&& fill) {
   const CpuRowBuffer& output = AsRows(phase.args.output);
   if (phase.is_private) {
     const RowView view = output.PrivateTo(context.worker);
-    for (int row = 0; row < phase.args.rows; ++row) NormalizeRow<S>(phase.args, row, view);
+    for (int row = 0; row < phase.args.rows; ++row) fill(row, view);
     return;
   }
   constexpr int kGrain = 4;
-  context.pool.ForEach(context.worker, phase.args.rows, kGrain, [&](int64_t row) {
-    NormalizeRow<S>(phase.args, static_cast<int>(row), output.shared());
-  });
+  context.pool.ForEach(context.worker, phase.args.rows, kGrain,
+                       [&](int64_t row) { fill(static_cast<int>(row), output.shared()); });
+}
+
+template <class S>
+void RunRmsNorm(const WorkerContext& context, const RmsNormPhase& phase) {
+  FillRows(context, phase,
+           [&](int row, const RowView& output) { NormalizeRow<S>(phase.args, row, output); });
 }
 
 template <class S>

@@ -152,11 +152,7 @@ class HeadWriter {
     if (kind == HeadKind::kQuery) {
       float* out =
           target_.q.data() + (int64_t{row} * target_.num_heads + head) * head_dim_ + part.dim;
-      if (part.count == 16) {
-        S::Store(out, values);
-      } else {
-        S::StorePartial(out, values, part.count);
-      }
+      StoreUpTo16<S>(out, values, part.count);
       return;
     }
     const RowPlace& place = places_[row];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/attention_reduce.h"
 #include "kernels/sampling_math.h"
 
 namespace vitrine::cpu {
@@ -28,14 +29,12 @@ const PackedMatrix* WeightOf(const Phase& phase) {
 }
 
 bool IsPrivate(const Phase& phase) {
-  const auto* norm = std::get_if<RmsNormPhase>(&phase);
-  return norm != nullptr && norm->is_private;
-}
-
-int64_t PositionOf(const PagedBatch& batch, int row) {
-  const auto after = std::upper_bound(batch.row_begin.begin(), batch.row_begin.end(), row);
-  const auto sequence = static_cast<size_t>(after - batch.row_begin.begin()) - 1;
-  return batch.first_position[sequence] + row - batch.row_begin[sequence];
+  return std::visit(
+      [](const auto& op) {
+        if constexpr (requires { op.is_private; }) return op.is_private;
+        return false;
+      },
+      phase);
 }
 
 void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
@@ -57,8 +56,8 @@ void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
       }
     }
     if (args.position_table.empty()) return;
-    const float* learned =
-        args.position_table.data() + PositionOf(*args.batch, static_cast<int>(row)) * columns;
+    const float* learned = args.position_table.data() +
+                           int64_t{PositionOf(*args.batch, static_cast<int>(row))} * columns;
     for (int64_t k = 0; k < columns; ++k) out[k] += learned[k];
   });
 }
@@ -71,6 +70,13 @@ void RunGatherRows(const WorkerContext& context, const GatherRowsPhase& phase) {
     const auto i = static_cast<size_t>(item);
     const float* source = args.input.data() + static_cast<size_t>(args.row_ids[i]) * columns;
     std::memcpy(args.output.data() + i * columns, source, columns * sizeof(float));
+  });
+}
+
+void RunAttentionReduce(const WorkerContext& context, const AttentionReducePhase& phase) {
+  const auto rows = static_cast<int64_t>(phase.args.rows.size());
+  context.pool.ForEach(context.worker, rows, 1, [&](int64_t row) {
+    ReduceAttentionRow(phase.args, static_cast<size_t>(row));
   });
 }
 
@@ -160,6 +166,11 @@ void StepRecorder::RunPhase(const WorkerContext& context, const Phase& phase) {
           [&](const MatMulRopeWriteKvPhase& op) { kernels_.mat_mul_rope_write_kv(context, op); },
           [&](const PagedAttentionPhase& op) { kernels_.paged_attention(context, op); },
           [&](const QuantizePhase& op) { kernels_.quantize(context, op); },
+          [&](const LayerNormPhase& op) { kernels_.layer_norm(context, op); },
+          [&](const PackRowsPhase& op) { kernels_.pack_rows(context, op); },
+          [&](const RmsNormAddPhase& op) { kernels_.rms_norm_add(context, op); },
+          [&](const AttentionRowsPhase& op) { kernels_.attention_rows(context, op); },
+          [&](const AttentionReducePhase& op) { RunAttentionReduce(context, op); },
           [&](const SamplePhase& op) { RunSample(context, op); },
       },
       phase);

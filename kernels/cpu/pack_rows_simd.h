@@ -1,0 +1,20 @@
+#pragma once
+
+#include "kernels/cpu/rms_norm_simd.h"
+
+namespace vitrine::cpu {
+
+template <class S>
+void RunPackRows(const WorkerContext& context, const PackRowsPhase& phase) {
+  FillRows(context, phase, [&](int row, const RowView& output) {
+    const int columns = output.columns;
+    const float* input = InputRow(phase.args.input, row, columns);
+    for (int b = 0; b < output.blocks; ++b) {
+      const int k = 32 * b;
+      WriteBlock<S>(output, row, b, LoadUpTo16<S>(input + k, columns - k),
+                    LoadUpTo16<S>(input + k + 16, columns - k - 16));
+    }
+  });
+}
+
+}  // namespace vitrine::cpu
