@@ -21,7 +21,7 @@ constexpr int kDepth = 4096;
 constexpr int kBatchDepth = 128;
 constexpr int kBatchAnswer = 64;
 constexpr int kMaxBatch = 16;
-constexpr int kRounds = 5;
+constexpr int kRounds = 3;
 
 // One line of the table.
 struct Row {
