@@ -41,6 +41,13 @@ void CheckTarget(const RopeKvTarget& target) {
   VITRINE_CHECK_EQ(target.cosines.size(), target.sines.size());
   VITRINE_CHECK_LE(Count(target.batch->rows(), int64_t{target.num_heads} * spec.head_dim),
                    target.q.size());
+  VITRINE_CHECK_EQ(target.q_norm.empty(), target.k_norm.empty());
+}
+
+// A norm of q or k covers one head or all heads of a row.
+void CheckHeadNorm(DeviceSpan<const float> weight, int heads, int head_dim) {
+  if (weight.empty()) return;
+  VITRINE_CHECK(weight.size() == Count(1, head_dim) || weight.size() == Count(heads, head_dim));
 }
 
 }  // namespace
@@ -89,6 +96,7 @@ void Backend::Embed(const EmbedArgs& args) {
   }
   VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.token_ids.size()), args.table->columns()),
                    args.output.size());
+  if (!args.position_table.empty()) CheckBatch(args.batch);
   DoEmbed(args);
 }
 
@@ -101,11 +109,36 @@ void Backend::RmsNorm(const RmsNormArgs& args) {
   DoRmsNorm(args);
 }
 
+void Backend::LayerNorm(const LayerNormArgs& args) {
+  VITRINE_CHECK(args.output != nullptr);
+  const int columns = args.output->columns();
+  CheckRows(args.output, args.rows, columns);
+  VITRINE_CHECK_EQ(args.weight.size(), static_cast<size_t>(columns));
+  CheckOptional(args.bias, columns);
+  VITRINE_CHECK_LE(Count(args.rows, columns), args.input.size());
+  DoLayerNorm(args);
+}
+
+void Backend::RmsNormAdd(const RmsNormAddArgs& args) {
+  VITRINE_CHECK_EQ(args.weight.size(), static_cast<size_t>(args.columns));
+  VITRINE_CHECK_LE(Count(args.rows, args.columns), args.input.size());
+  VITRINE_CHECK_LE(Count(args.rows, args.columns), args.output.size());
+  DoRmsNormAdd(args);
+}
+
+void Backend::PackRows(const PackRowsArgs& args) {
+  VITRINE_CHECK(args.output != nullptr);
+  CheckRows(args.output, args.rows, args.output->columns());
+  VITRINE_CHECK_LE(Count(args.rows, args.output->columns()), args.input.size());
+  DoPackRows(args);
+}
+
 void Backend::MatMul(const MatMulArgs& args) {
   VITRINE_CHECK(args.weight != nullptr);
   VITRINE_CHECK(args.weight->layout() == RowLayout::kStacked);
   CheckRows(args.input, args.rows, args.weight->columns());
   CheckOptional(args.bias, args.weight->rows());
+  VITRINE_CHECK(args.softcap == 0.0f || !args.add_to_output);
   VITRINE_CHECK_LE(Count(args.rows, args.weight->rows()), args.output.size());
   DoMatMul(args);
 }
@@ -125,6 +158,8 @@ void Backend::RopeWriteKv(const RopeWriteKvArgs& args) {
   const KvStorageSpec& spec = args.target.kv->spec();
   const int64_t columns = (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim;
   VITRINE_CHECK_LE(Count(args.target.batch->rows(), columns), args.qkv.size());
+  CheckHeadNorm(args.target.q_norm, args.target.num_heads, spec.head_dim);
+  CheckHeadNorm(args.target.k_norm, spec.num_kv_heads, spec.head_dim);
   DoRopeWriteKv(args);
 }
 
@@ -137,6 +172,8 @@ void Backend::MatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) {
   const KvStorageSpec& spec = args.target.kv->spec();
   VITRINE_CHECK_EQ(args.weight->rows(),
                    (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim);
+  CheckHeadNorm(args.target.q_norm, 1, spec.head_dim);
+  CheckHeadNorm(args.target.k_norm, 1, spec.head_dim);
   DoMatMulRopeWriteKv(args);
 }
 
@@ -156,6 +193,50 @@ void Backend::PagedAttention(const PagedAttentionArgs& args) {
     VITRINE_CHECK_LE(Count(rows, args.num_heads), args.log_sum_exp.size());
   }
   DoPagedAttention(args);
+}
+
+void Backend::AttentionRows(const AttentionRowsArgs& args) {
+  CheckBatch(args.batch);
+  VITRINE_CHECK(args.kv != nullptr);
+  const KvStorageSpec& spec = args.kv->spec();
+  VITRINE_CHECK_EQ(args.num_heads % spec.num_kv_heads, 0);
+  VITRINE_CHECK_LE(args.batch->rows(), args.row_capacity);
+  const size_t rows = Count(spec.num_layers, args.row_capacity);
+  VITRINE_CHECK_LE(rows * Count(args.num_heads, spec.head_dim), args.q.size());
+  VITRINE_CHECK_LE(rows * Count(args.num_heads, 1), args.log_sum_exp.size());
+  VITRINE_CHECK(args.windows.empty() || args.windows.size() == Count(spec.num_layers, 1));
+  CheckOptional(args.alibi_slopes, args.num_heads);
+  for (const AttentionItem& item : args.items) {
+    VITRINE_CHECK(item.row >= 0 && item.row < args.batch->rows());
+    VITRINE_CHECK(item.layer >= 0 && item.layer < spec.num_layers);
+    VITRINE_CHECK(item.head >= 0 && item.head < args.num_heads);
+  }
+  VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.items.size()), args.key_columns),
+                   args.output.size());
+  DoAttentionRows(args);
+}
+
+void Backend::AttentionReduce(const AttentionReduceArgs& args) {
+  VITRINE_CHECK_LT(0, args.members);
+  const auto rows = static_cast<int64_t>(args.rows.size());
+  VITRINE_CHECK_LE(Count(rows * args.members, args.key_columns), args.input.size());
+  for (const AttentionRowKeys& row : args.rows) {
+    VITRINE_CHECK(row.first_key >= 0 && row.first_key <= row.position);
+    VITRINE_CHECK_LT(row.position, args.key_columns);
+  }
+  const auto check_output = [&](size_t size, int64_t per_row) {
+    if (size != 0) VITRINE_CHECK_LE(Count(rows, per_row), size);
+  };
+  check_output(args.combined.size(), args.key_columns);
+  check_output(args.stats.size(), kAttentionStats);
+  check_output(args.top_keys.size(), args.top_k);
+  check_output(args.top_values.size(), args.top_k);
+  check_output(args.tail_mass.size(), 1);
+  check_output(args.span_mass.size(), static_cast<int64_t>(args.span_begin.size()) - 1);
+  if (!args.stats.empty()) {
+    VITRINE_CHECK_LE(Count(rows, args.members), args.log_sum_exp.size());
+  }
+  DoAttentionReduce(args);
 }
 
 void Backend::GatherRows(const GatherRowsArgs& args) {

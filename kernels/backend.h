@@ -16,13 +16,18 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/activated_mat_mul.h"
+#include "kernels/attention_reduce.h"
+#include "kernels/attention_rows.h"
 #include "kernels/buffer.h"
 #include "kernels/calibration.h"
 #include "kernels/embed.h"
 #include "kernels/gather_rows.h"
+#include "kernels/layer_norm.h"
 #include "kernels/mat_mul.h"
+#include "kernels/pack_rows.h"
 #include "kernels/paged_attention.h"
 #include "kernels/rms_norm.h"
+#include "kernels/rms_norm_add.h"
 #include "kernels/rope_write_kv.h"
 #include "kernels/sample.h"
 
@@ -77,11 +82,16 @@ class Backend {
 
   void Embed(const EmbedArgs& args);
   void RmsNorm(const RmsNormArgs& args);
+  void LayerNorm(const LayerNormArgs& args);
+  void RmsNormAdd(const RmsNormAddArgs& args);
+  void PackRows(const PackRowsArgs& args);
   void MatMul(const MatMulArgs& args);
   void ActivatedMatMul(const ActivatedMatMulArgs& args);
   void RopeWriteKv(const RopeWriteKvArgs& args);
   void MatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args);
   void PagedAttention(const PagedAttentionArgs& args);
+  void AttentionRows(const AttentionRowsArgs& args);
+  void AttentionReduce(const AttentionReduceArgs& args);
   void GatherRows(const GatherRowsArgs& args);
   void Sample(const SampleArgs& args);
 
@@ -103,11 +113,16 @@ class Backend {
 
   virtual void DoEmbed(const EmbedArgs& args) = 0;
   virtual void DoRmsNorm(const RmsNormArgs& args) = 0;
+  virtual void DoLayerNorm(const LayerNormArgs& args) = 0;
+  virtual void DoRmsNormAdd(const RmsNormAddArgs& args) = 0;
+  virtual void DoPackRows(const PackRowsArgs& args) = 0;
   virtual void DoMatMul(const MatMulArgs& args) = 0;
   virtual void DoActivatedMatMul(const ActivatedMatMulArgs& args) = 0;
   virtual void DoRopeWriteKv(const RopeWriteKvArgs& args) = 0;
   virtual void DoMatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) = 0;
   virtual void DoPagedAttention(const PagedAttentionArgs& args) = 0;
+  virtual void DoAttentionRows(const AttentionRowsArgs& args) = 0;
+  virtual void DoAttentionReduce(const AttentionReduceArgs& args) = 0;
   virtual void DoGatherRows(const GatherRowsArgs& args) = 0;
   virtual void DoSample(const SampleArgs& args) = 0;
 

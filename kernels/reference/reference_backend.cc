@@ -7,12 +7,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/reference/activated_mat_mul.h"
+#include "kernels/reference/attention_reduce.h"
+#include "kernels/reference/attention_rows.h"
 #include "kernels/reference/embed.h"
 #include "kernels/reference/gather_rows.h"
+#include "kernels/reference/layer_norm.h"
 #include "kernels/reference/mat_mul.h"
+#include "kernels/reference/pack_rows.h"
 #include "kernels/reference/paged_attention.h"
 #include "kernels/reference/reference_storage.h"
 #include "kernels/reference/rms_norm.h"
+#include "kernels/reference/rms_norm_add.h"
 #include "kernels/reference/rope_write_kv.h"
 #include "kernels/reference/sample.h"
 
@@ -60,6 +65,13 @@ class ReferenceBackend final : public Backend {
   }
   void DoPagedAttention(const PagedAttentionArgs& args) override {
     reference::PagedAttention(args, scratch_);
+  }
+  void DoLayerNorm(const LayerNormArgs& args) override { reference::LayerNorm(args); }
+  void DoRmsNormAdd(const RmsNormAddArgs& args) override { reference::RmsNormAdd(args); }
+  void DoPackRows(const PackRowsArgs& args) override { reference::PackRows(args); }
+  void DoAttentionRows(const AttentionRowsArgs& args) override { reference::AttentionRows(args); }
+  void DoAttentionReduce(const AttentionReduceArgs& args) override {
+    reference::AttentionReduce(args);
   }
   void DoGatherRows(const GatherRowsArgs& args) override { reference::GatherRows(args); }
   void DoSample(const SampleArgs& args) override { reference::Sample(args); }
