@@ -9,6 +9,21 @@
 namespace vitrine {
 namespace {
 
+// Slopes of Press et al. (2021), as their code has them: 2^(-8 i / n) for n heads, n a power of
+// two; other head counts take every second slope of twice that power for the heads that are left.
+std::vector<float> AlibiSlopes(int heads) {
+  int power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) {
+    slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  }
+  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2) {
+    slopes.push_back(static_cast<float>(std::exp2(-4.0 * i / power)));
+  }
+  return slopes;
+}
+
 size_t FloatBytes(int64_t rows, int64_t columns) {
   return static_cast<size_t>(rows) * static_cast<size_t>(columns) * sizeof(float);
 }
@@ -21,7 +36,10 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(Backend& backen
                                                                  const TransformerLimits& limits) {
   std::unique_ptr<Transformer> transformer(new Transformer(backend, config, weights));
   VITRINE_RETURN_IF_ERROR(transformer->Allocate(limits));
-  VITRINE_RETURN_IF_ERROR(transformer->FillRopeTables(limits.max_positions));
+  VITRINE_RETURN_IF_ERROR(transformer->FillRopeTable(config.rope_frequencies, limits.max_positions,
+                                                     transformer->rope_));
+  VITRINE_RETURN_IF_ERROR(transformer->FillRopeTable(
+      config.local_rope_frequencies, limits.max_positions, transformer->local_rope_));
   return transformer;
 }
 
@@ -39,6 +57,16 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
                            backend_.Allocate(FloatBytes(limits.max_samples, config_.d_model)));
   VITRINE_ASSIGN_OR_RETURN(logits_,
                            backend_.Allocate(FloatBytes(limits.max_samples, config_.vocabulary)));
+
+  if (config_.norm_placement != NormPlacement::kInput) {
+    VITRINE_ASSIGN_OR_RETURN(block_output_,
+                             backend_.Allocate(FloatBytes(limits.max_rows, config_.d_model)));
+  }
+  if (config_.qk_norm == QkNorm::kAllHeads) {
+    const int qkv_columns = (config_.num_heads + 2 * config_.num_kv_heads) * config_.head_dim;
+    VITRINE_ASSIGN_OR_RETURN(qkv_, backend_.Allocate(FloatBytes(limits.max_rows, qkv_columns)));
+  }
+  VITRINE_RETURN_IF_ERROR(CopyAlibiSlopes());
 
   RowBufferSpec normalized{.max_rows = limits.max_rows, .columns = config_.d_model};
   RowBufferSpec attended{.max_rows = limits.max_rows, .columns = attention_columns};
@@ -59,20 +87,29 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status Transformer::FillRopeTables(int positions) {
-  const size_t pairs = config_.rope_frequencies.size();
+absl::Status Transformer::FillRopeTable(const std::vector<double>& frequencies, int positions,
+                                        RopeTable& table) {
+  const size_t pairs = frequencies.size();
   std::vector<float> cosines(static_cast<size_t>(positions) * pairs);
   std::vector<float> sines(cosines.size());
   for (size_t i = 0; i < cosines.size(); ++i) {
     // In double: a float product of position and frequency loses the angle at long contexts.
-    const double angle = static_cast<double>(i / pairs) * config_.rope_frequencies[i % pairs];
+    const double angle = static_cast<double>(i / pairs) * frequencies[i % pairs];
     cosines[i] = static_cast<float>(std::cos(angle)) * config_.rope_attention_factor;
     sines[i] = static_cast<float>(std::sin(angle)) * config_.rope_attention_factor;
   }
-  VITRINE_ASSIGN_OR_RETURN(cosines_, backend_.Allocate(cosines.size() * sizeof(float)));
-  VITRINE_ASSIGN_OR_RETURN(sines_, backend_.Allocate(sines.size() * sizeof(float)));
-  backend_.CopyToDevice(std::span<const float>(cosines), cosines_.As<float>());
-  backend_.CopyToDevice(std::span<const float>(sines), sines_.As<float>());
+  VITRINE_ASSIGN_OR_RETURN(table.cosines, backend_.Allocate(cosines.size() * sizeof(float)));
+  VITRINE_ASSIGN_OR_RETURN(table.sines, backend_.Allocate(sines.size() * sizeof(float)));
+  backend_.CopyToDevice(std::span<const float>(cosines), table.cosines.As<float>());
+  backend_.CopyToDevice(std::span<const float>(sines), table.sines.As<float>());
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::CopyAlibiSlopes() {
+  if (config_.position_bias != PositionBias::kAlibi) return absl::OkStatus();
+  const std::vector<float> slopes = AlibiSlopes(config_.num_heads);
+  VITRINE_ASSIGN_OR_RETURN(alibi_slopes_, backend_.Allocate(slopes.size() * sizeof(float)));
+  backend_.CopyToDevice(std::span<const float>(slopes), alibi_slopes_.As<float>());
   return absl::OkStatus();
 }
 
@@ -83,6 +120,9 @@ DeviceSpan<const float> Transformer::Forward(const Batch& batch) {
 
   backend_.Embed({.table = weights_.embedding.get(),
                   .token_ids = batch.token_ids,
+                  .scale = config_.embedding_scale,
+                  .position_table = weights_.position_table.As<float>(),
+                  .batch = &paged_,
                   .output = residual_.As<float>()});
   for (int layer = 0; layer < config_.num_layers; ++layer) RunLayer(layer, rows);
   if (samples == 0) return {};
@@ -92,13 +132,12 @@ DeviceSpan<const float> Transformer::Forward(const Batch& batch) {
                        .row_ids = batch.sampled_rows,
                        .columns = config_.d_model,
                        .output = gathered_.As<float>()});
-  backend_.RmsNorm({.input = gathered_.As<float>(),
-                    .weight = weights_.final_norm.As<float>(),
-                    .epsilon = config_.norm_epsilon,
-                    .rows = samples,
-                    .output = final_normalized_.get()});
+  Normalize(gathered_, weights_.final_norm, weights_.final_norm_bias, samples, *final_normalized_);
   backend_.MatMul({.input = final_normalized_.get(),
                    .weight = &weights_.head(),
+                   .bias = weights_.output_bias.As<float>(),
+                   .output_scale = config_.logit_scale,
+                   .softcap = config_.logit_softcap,
                    .output = logits_.As<float>(),
                    .rows = samples});
   return logits_.As<float>().subspan(
@@ -107,51 +146,117 @@ DeviceSpan<const float> Transformer::Forward(const Batch& batch) {
 
 void Transformer::RunLayer(int index, int rows) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  Attend(index, rows);
+  if (config_.is_parallel) {
+    // The feed-forward block reads what attention read, so it starts before attention's output
+    // joins the residual stream.
+    ExpandMlp(layer, rows);
+    AddAttention(layer, rows);
+  } else {
+    AddAttention(layer, rows);
+    ExpandMlp(layer, rows);
+  }
+  AddToResidual(*hidden_, *layer.down, layer.down_bias, layer.mlp_post_norm, rows);
+}
 
-  backend_.RmsNorm({.input = residual_.As<float>(),
-                    .weight = layer.attention_norm.As<float>(),
-                    .epsilon = config_.norm_epsilon,
-                    .rows = rows,
-                    .output = normalized_.get()});
-  backend_.MatMulRopeWriteKv({.input = normalized_.get(),
-                              .weight = layer.qkv.get(),
-                              .target = {.cosines = cosines_.As<float>(),
-                                         .sines = sines_.As<float>(),
-                                         .rotary_dim = config_.rotary_dim,
-                                         .pairing = config_.rope_pairing,
-                                         .batch = &paged_,
-                                         .num_heads = config_.num_heads,
-                                         .kv = kv_.get(),
-                                         .layer = index,
-                                         .q = q_.As<float>()}});
+void Transformer::Attend(int index, int rows) {
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const LayerConfig layer_config = config_.layer(index);
+  const RopeTable& rope = layer_config.local_rope ? local_rope_ : rope_;
+
+  Normalize(residual_, layer.attention_norm, layer.attention_norm_bias, rows, *normalized_);
+  const RopeKvTarget target = {.cosines = rope.cosines.As<float>(),
+                               .sines = rope.sines.As<float>(),
+                               .rotary_dim = layer_config.rotates ? config_.rotary_dim : 0,
+                               .pairing = config_.rope_pairing,
+                               .batch = &paged_,
+                               .num_heads = config_.num_heads,
+                               .kv = kv_.get(),
+                               .layer = index,
+                               .q = q_.As<float>(),
+                               .q_norm = layer.q_norm.As<float>(),
+                               .k_norm = layer.k_norm.As<float>(),
+                               .norm_epsilon = config_.norm_epsilon};
+  if (config_.qk_norm == QkNorm::kAllHeads) {
+    backend_.MatMul({.input = normalized_.get(),
+                     .weight = layer.qkv.get(),
+                     .bias = layer.qkv_bias.As<float>(),
+                     .output = qkv_.As<float>(),
+                     .rows = rows});
+    backend_.RopeWriteKv({.qkv = qkv_.As<float>(), .target = target});
+  } else {
+    backend_.MatMulRopeWriteKv({.input = normalized_.get(),
+                                .weight = layer.qkv.get(),
+                                .bias = layer.qkv_bias.As<float>(),
+                                .target = target});
+  }
   backend_.PagedAttention({.q = q_.As<float>(),
                            .batch = &paged_,
                            .kv = kv_.get(),
                            .layer = index,
                            .num_heads = config_.num_heads,
                            .scale = config_.attention_scale,
+                           .softcap = config_.attention_softcap,
+                           .window = layer_config.window,
+                           .alibi_slopes = alibi_slopes_.As<float>(),
                            .output = attended_.get()});
-  backend_.MatMul({.input = attended_.get(),
-                   .weight = layer.attention_out.get(),
-                   .add_to_output = true,
-                   .output = residual_.As<float>(),
-                   .rows = rows});
+}
 
-  backend_.RmsNorm({.input = residual_.As<float>(),
-                    .weight = layer.mlp_norm.As<float>(),
-                    .epsilon = config_.norm_epsilon,
-                    .rows = rows,
-                    .output = normalized_.get()});
+void Transformer::AddAttention(const LayerWeights& layer, int rows) {
+  AddToResidual(*attended_, *layer.attention_out, layer.attention_out_bias,
+                layer.attention_post_norm, rows);
+}
+
+void Transformer::ExpandMlp(const LayerWeights& layer, int rows) {
+  const bool shares_attention_norm = config_.is_parallel && layer.mlp_norm.bytes() == 0;
+  if (!shares_attention_norm) {
+    Normalize(residual_, layer.mlp_norm, layer.mlp_norm_bias, rows, *normalized_);
+  }
   backend_.ActivatedMatMul({.input = normalized_.get(),
                             .weight = layer.gate_up.get(),
+                            .bias = layer.gate_up_bias.As<float>(),
                             .activation = config_.activation,
                             .output = hidden_.get(),
                             .rows = rows});
-  backend_.MatMul({.input = hidden_.get(),
-                   .weight = layer.down.get(),
-                   .add_to_output = true,
-                   .output = residual_.As<float>(),
+}
+
+void Transformer::Normalize(const Buffer& input, const Buffer& weight, const Buffer& bias, int rows,
+                            RowBuffer& output) {
+  if (weight.bytes() == 0) {
+    backend_.PackRows({.input = input.As<float>(), .rows = rows, .output = &output});
+  } else if (config_.norm_kind == NormKind::kRms) {
+    backend_.RmsNorm({.input = input.As<float>(),
+                      .weight = weight.As<float>(),
+                      .epsilon = config_.norm_epsilon,
+                      .rows = rows,
+                      .output = &output});
+  } else {
+    backend_.LayerNorm({.input = input.As<float>(),
+                        .weight = weight.As<float>(),
+                        .bias = bias.As<float>(),
+                        .epsilon = config_.norm_epsilon,
+                        .rows = rows,
+                        .output = &output});
+  }
+}
+
+void Transformer::AddToResidual(const RowBuffer& input, const PackedMatrix& weight,
+                                const Buffer& bias, const Buffer& post_norm, int rows) {
+  const bool is_normalized = post_norm.bytes() > 0;
+  backend_.MatMul({.input = &input,
+                   .weight = &weight,
+                   .bias = bias.As<float>(),
+                   .output_scale = config_.residual_scale,
+                   .add_to_output = !is_normalized,
+                   .output = (is_normalized ? block_output_ : residual_).As<float>(),
                    .rows = rows});
+  if (!is_normalized) return;
+  backend_.RmsNormAdd({.input = block_output_.As<float>(),
+                       .weight = post_norm.As<float>(),
+                       .epsilon = config_.norm_epsilon,
+                       .rows = rows,
+                       .columns = config_.d_model,
+                       .output = residual_.As<float>()});
 }
 
 }  // namespace vitrine

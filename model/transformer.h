@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -38,20 +39,38 @@ class Transformer {
       : backend_(backend), config_(config), weights_(weights) {}
 
   absl::Status Allocate(const TransformerLimits& limits);
-  absl::Status FillRopeTables(int positions);
+  struct RopeTable {
+    Buffer cosines;  // [positions, rotary_dim / 2]
+    Buffer sines;    // [positions, rotary_dim / 2]
+  };
+  absl::Status FillRopeTable(const std::vector<double>& frequencies, int positions,
+                             RopeTable& table);
+  absl::Status CopyAlibiSlopes();
+
   void RunLayer(int layer, int rows);
+  void Attend(int layer, int rows);
+  void AddAttention(const LayerWeights& layer, int rows);
+  void ExpandMlp(const LayerWeights& layer, int rows);
+  // Without a norm weight the rows pass as they are.
+  void Normalize(const Buffer& input, const Buffer& weight, const Buffer& bias, int rows,
+                 RowBuffer& output);
+  void AddToResidual(const RowBuffer& input, const PackedMatrix& weight, const Buffer& bias,
+                     const Buffer& post_norm, int rows);
 
   Backend& backend_;
   const ModelConfig& config_;
   const Weights& weights_;
 
   std::unique_ptr<KvStorage> kv_;
-  Buffer cosines_;                               // [positions, rotary_dim / 2]
-  Buffer sines_;                                 // [positions, rotary_dim / 2]
-  Buffer residual_;                              // [rows, d_model]
-  Buffer q_;                                     // [rows, num_heads, head_dim]
-  Buffer gathered_;                              // [samples, d_model]
-  Buffer logits_;                                // [samples, vocabulary]
+  RopeTable rope_;
+  RopeTable local_rope_;
+  Buffer alibi_slopes_;  // [num_heads]
+  Buffer residual_;      // [rows, d_model]
+  Buffer q_;             // [rows, num_heads, head_dim]
+  Buffer qkv_;           // [rows, (heads + 2 kv_heads) * head_dim], with QkNorm::kAllHeads
+  Buffer block_output_;  // [rows, d_model], with norms behind blocks
+  Buffer gathered_;      // [samples, d_model]
+  Buffer logits_;        // [samples, vocabulary]
   std::unique_ptr<RowBuffer> normalized_;        // [rows, d_model]
   std::unique_ptr<RowBuffer> attended_;          // [rows, num_heads * head_dim]
   std::unique_ptr<RowBuffer> hidden_;            // [rows, d_ff]
