@@ -53,8 +53,9 @@ absl::Status AnswerPrinter::Print(const v1::GenerateResponse& response) {
   return absl::OkStatus();
 }
 
-void AnswerPrinter::EndLine() {
-  if (!at_line_start_ && isatty(STDOUT_FILENO) != 0) static_cast<void>(WriteOut("\n"));
+void AnswerPrinter::EndLine(bool always) {
+  if (at_line_start_) return;
+  if (always || isatty(STDOUT_FILENO) != 0) static_cast<void>(WriteOut("\n"));
 }
 
 void AnswerPrinter::PrintUsage() const {

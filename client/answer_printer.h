@@ -24,8 +24,8 @@ class AnswerPrinter {
   absl::Status Print(const v1::GenerateEvent& event);
   absl::Status Print(const v1::GenerateResponse& response);
 
-  // Ends the line where stdout is a terminal.
-  void EndLine();
+  // Ends the line, where it is not empty and stdout is a terminal (or always).
+  void EndLine(bool always);
 
   // One line on stderr about counts, times and reasons; nothing when there was no Done.
   void PrintUsage() const;

@@ -12,6 +12,7 @@ namespace vitrine::client {
 using CommandFunction = int(const std::vector<std::string>& arguments, Cancellation* cancellation);
 
 CommandFunction RunGenerate;
+CommandFunction RunChat;
 CommandFunction RunTokenize;
 CommandFunction RunDescribe;
 CommandFunction RunLoad;

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/answer_printer.h"
+#include "client/answer_stream.h"
 #include "client/cancellation.h"
 #include "client/command_line.h"
 #include "client/commands.h"
@@ -16,7 +17,6 @@
 #include "client/output.h"
 #include "client/report.h"
 #include "client/request_flags.h"
-#include "client/stream_check.h"
 #include "vitrine/v1/generation.pb.h"
 
 namespace vitrine::client {
@@ -51,30 +51,6 @@ void AddRequestFlags(CommandLine* command_line, v1::GenerateRequest* request) {
        .set = TakesText([request](const std::string& v) { request->set_client_request_id(v); })});
 }
 
-int Stream(GenerateClient* client, const v1::GenerateRequest& request, bool json,
-           Cancellation* cancellation) {
-  AnswerPrinter printer(request.output().return_token_ids_only());
-  StreamCheck check;
-  // The first thing that went wrong on this side of the stream.
-  absl::Status own = absl::OkStatus();
-  absl::Status status =
-      client->Generate(request, cancellation, [&](const v1::GenerateEvent& event) {
-        if (own.ok()) own = check.Add(event);
-        if (own.ok() && !json) own = printer.Print(event);
-        if (own.ok() && json && !WriteOut(ToJson(event) + "\n")) {
-          own = absl::UnknownError("cannot write the answer");
-        }
-        if (!own.ok()) cancellation->Cancel();
-      });
-  if (status.ok()) status = check.End();
-  if (!own.ok()) status = own;
-  if (!json) {
-    printer.EndLine();
-    printer.PrintUsage();
-  }
-  return status.ok() ? kOk : ReportFailure(status);
-}
-
 int Ask(GenerateClient* client, const v1::GenerateRequest& request, bool json,
         Cancellation* cancellation) {
   const absl::StatusOr<v1::GenerateResponse> response =
@@ -83,7 +59,7 @@ int Ask(GenerateClient* client, const v1::GenerateRequest& request, bool json,
   if (json) return PrintAnswer(ToJson(*response) + "\n");
   AnswerPrinter printer(request.output().return_token_ids_only());
   if (absl::Status status = printer.Print(*response); !status.ok()) return ReportFailure(status);
-  printer.EndLine();
+  printer.EndLine(/*always=*/false);
   printer.PrintUsage();
   return kOk;
 }
@@ -117,8 +93,11 @@ int RunGenerate(const std::vector<std::string>& arguments, Cancellation* cancell
   const absl::StatusOr<std::unique_ptr<GenerateClient>> client =
       ConnectToServer(flags.options, cancellation);
   if (!client.ok()) return ReportNoConnection(client.status());
-  return unary ? Ask(client->get(), request, flags.json, cancellation)
-               : Stream(client->get(), request, flags.json, cancellation);
+  if (unary) return Ask(client->get(), request, flags.json, cancellation);
+  std::string text;
+  const absl::Status status =
+      StreamAnswer(client->get(), request, {.json = flags.json}, cancellation, &text);
+  return status.ok() ? kOk : ReportFailure(status);
 }
 
 }  // namespace vitrine::client

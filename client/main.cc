@@ -20,6 +20,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"generate", "continues a prompt and streams the text", RunGenerate},
+    {"chat", "talks with the model", RunChat},
     {"tokenize", "text to token ids, or back", RunTokenize},
     {"describe", "the model served, its limits and abilities", RunDescribe},
     {"load", "how busy the server is", RunLoad},

@@ -298,6 +298,51 @@ TEST_F(ClientTest, HealthIsAnExitCode) {
   EXPECT_THAT(outcome.err, HasSubstr("NOT_FOUND"));
 }
 
+std::vector<std::string> Contents(const v1::Chat& chat) {
+  std::vector<std::string> contents;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    contents.push_back(message.role() + ": " + message.content());
+  }
+  return contents;
+}
+
+TEST_F(ClientTest, ChatSaysOneMessage) {
+  const Outcome outcome = Run({"chat", "--system=Be brief.", "--max_tokens=5", "-m", "hello"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "Hello, world!");
+  EXPECT_THAT(Contents(server_.generation().last_request().chat()),
+              ElementsAre("system: Be brief.", "user: hello"));
+  EXPECT_EQ(server_.generation().last_request().stop().max_tokens(), 5u);
+  EXPECT_EQ(Run({"chat", "-m", "refuse"}).exit_code, 1);
+  EXPECT_EQ(Run({"chat", "hello"}).exit_code, 2);
+}
+
+TEST_F(ClientTest, ChatKeepsTheConversation) {
+  Outcome outcome = Run({"chat"}, "hello\n\nrefuse\nslow\n");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "Hello, world!\nHello, world!\n");
+  EXPECT_THAT(outcome.err, HasSubstr("INVALID_ARGUMENT"));
+  EXPECT_THAT(Contents(server_.generation().last_request().chat()),
+              ElementsAre("user: hello", "assistant: Hello, world!", "user: slow"));
+
+  outcome = Run({"chat", "--system=s"}, "hello\n/reset\n/nonsense\nagain\n/quit\nnever\n");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("unknown command\n/reset "));
+  EXPECT_THAT(Contents(server_.generation().last_request().chat()),
+              ElementsAre("system: s", "user: again"));
+}
+
+TEST_F(ClientTest, InterruptStopsOnlyTheAnswerOfAChat) {
+  Subprocess process({VITRINE_CLIENT, "chat", "--server=" + server_.address()}, "endless\nhello\n");
+  ASSERT_TRUE(process.WaitForOut("more more "));
+  process.Signal(SIGINT);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out(), ::testing::EndsWith("more \nHello, world!\n"));
+  const v1::Chat chat = server_.generation().last_request().chat();
+  ASSERT_EQ(chat.messages_size(), 3);
+  EXPECT_THAT(chat.messages(1).content(), StartsWith("more more "));
+}
+
 // The example in client/python, where the interpreter has gRPC.
 TEST_F(ClientTest, PythonExampleStreamsTheSameText) {
   Subprocess probe({VITRINE_PYTHON, "-c", "import grpc"});

@@ -169,14 +169,16 @@ grpc::Status FakeGeneration::Generate(grpc::ServerContext* context,
                               ? ""
                               : std::string(found->second.data(), found->second.size());
   }
+  const std::string& prompt =
+      request->has_chat() ? request->chat().messages().rbegin()->content() : request->text();
   grpc::Status status;
-  if (request->text() == "refuse") {
+  if (prompt == "refuse") {
     status = Refusal();
-  } else if (request->text() == "overload") {
+  } else if (prompt == "overload") {
     status = Overload();
   } else {
     Script script(writer);
-    status = Play(request->text(), context, &script);
+    status = Play(prompt, context, &script);
   }
   const std::lock_guard lock(mutex_);
   --running_;

@@ -16,10 +16,10 @@
 
 namespace vitrine::client {
 
-// Prompts: "hello" streams "Hello", ", " and "world" + tail "!"; "two" two choices that overlap;
-// "refuse" and "overload" end with an error and its details; "break" fails after one token; "gap",
-// "wrong hash" and "no end" break the protocol; "endless" goes on until it is cancelled; "slow"
-// waits 20 ms before each of its three tokens.
+// Prompts, or last messages of a conversation: "hello" streams "Hello", ", " and "world" + tail
+// "!"; "two" two choices that overlap; "refuse" and "overload" end with an error and its details;
+// "break" fails after one token; "gap", "wrong hash" and "no end" break the protocol; "endless"
+// goes on until it is cancelled; "slow" waits 20 ms before each of its three tokens.
 class FakeGeneration final : public v1::Generation::Service {
  public:
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,

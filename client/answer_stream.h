@@ -1,0 +1,24 @@
+// One streamed answer, from the request to the last line on stderr.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/cancellation.h"
+#include "client/generate_client.h"
+#include "vitrine/v1/generation.pb.h"
+
+namespace vitrine::client {
+
+struct AnswerOptions {
+  bool json = false;             // One object per event instead of text and usage.
+  bool always_end_line = false;  // Also where stdout is no terminal.
+};
+
+// Prints the answer as it comes and checks the stream. `text` receives the text of choice 0, also
+// of an answer that was cut short. DATA_LOSS for a broken stream, else the server's status.
+absl::Status StreamAnswer(GenerateClient* client, const v1::GenerateRequest& request,
+                          const AnswerOptions& options, Cancellation* cancellation,
+                          std::string* text);
+
+}  // namespace vitrine::client
