@@ -67,7 +67,10 @@ FlagSetter TakesInjection(std::vector<Injection>* injections) {
       return absl::InvalidArgumentError(
           "takes PROMPT_TOKENS:OUTPUT_TOKENS@TIME, such as 6000:1@5s");
     }
-    injections->push_back(std::move(injection));
+    const auto later =
+        std::upper_bound(injections->begin(), injections->end(), injection,
+                         [](const Injection& a, const Injection& b) { return a.at < b.at; });
+    injections->insert(later, std::move(injection));
     return absl::OkStatus();
   };
 }
@@ -175,8 +178,6 @@ absl::Status Complete(BenchFlags* flags) {
   v1::GenerateRequest& base = flags->workload.base;
   if (base.cache_salt().empty()) base.set_cache_salt(FreshSalt());
   if (!run.requests && !run.duration) run.requests = kDefaultRequests;
-  std::stable_sort(run.injections.begin(), run.injections.end(),
-                   [](const Injection& a, const Injection& b) { return a.at < b.at; });
   return absl::OkStatus();
 }
 

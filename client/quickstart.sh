@@ -23,7 +23,7 @@ cleanup() {
   fi
   if [ "$code" -ne 0 ] && [ -n "$current_log" ] && [ -s "$current_log" ]; then
     echo "--- last lines of the log:" >&2
-    tail -n 40 "$current_log" >&2
+    tail -n 40 "$current_log" | cut -c 1-300 >&2
   fi
   rm -rf "$work"
   exit "$code"

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +19,6 @@ namespace vitrine::client {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 WorkloadOptions Options(const char* prompt, const char* output) {
@@ -121,7 +119,7 @@ TEST(WorkloadTest, GapsAreExponential) {
 
 TEST(PercentilesTest, TakeTheNearestRank) {
   std::vector<std::chrono::nanoseconds> samples;
-  for (int i = 200; i > 0; --i) samples.push_back(milliseconds(i));
+  for (int i = 200; i > 0; --i) samples.emplace_back(milliseconds(i));
   const Percentiles p = PercentilesOf(samples);
   EXPECT_EQ(p.p50, 100.0);
   EXPECT_EQ(p.p90, 180.0);

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <string>

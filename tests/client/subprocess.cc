@@ -37,10 +37,10 @@ Subprocess::Subprocess(const std::vector<std::string>& arguments, const std::str
 
   // A file, so that neither side can block on the other.
   std::FILE* in = std::tmpfile();
-  if (in == nullptr || std::fwrite(input.data(), 1, input.size(), in) != input.size()) {
+  if (in == nullptr || std::fwrite(input.data(), 1, input.size(), in) != input.size() ||
+      std::fseek(in, 0, SEEK_SET) != 0) {
     throw std::runtime_error("cannot write the program's input");
   }
-  std::rewind(in);
   int out[2];
   int err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) {
