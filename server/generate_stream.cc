@@ -1,6 +1,7 @@
 #include "server/generate_stream.h"
 
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "server/answer_messages.h"
 #include "server/grpc_status.h"
@@ -42,12 +43,15 @@ std::shared_ptr<GenerateStream> GenerateStream::Create(grpc::CallbackServerConte
 
 GenerateStream::GenerateStream(grpc::CallbackServerContext* context, StreamSet& set,
                                const Clock& clock, const TransportLimits& limits)
-    : context_(context), set_(set), clock_(clock), limits_(limits) {}
+    : context_(context),
+      set_(set),
+      clock_(clock),
+      messages_(static_cast<size_t>(limits.max_event_bytes)) {}
 
 void GenerateStream::Attach(std::shared_ptr<ActiveRequest> request, bool with_prompt_ids) {
   std::lock_guard lock(mutex_);
   request_ = std::move(request);
-  *NewEvent().mutable_accepted() = MakeAccepted(*request_, with_prompt_ids);
+  messages_.Accept(*request_, with_prompt_ids);
 }
 
 void GenerateStream::Open() {
@@ -60,7 +64,7 @@ void GenerateStream::Refuse(const grpc::Status& status) {
   std::lock_guard lock(mutex_);
   is_open_ = true;
   has_end_ = true;
-  outgoing_.clear();
+  messages_.Clear();
   final_status_ = status;
   Advance();
 }
@@ -68,12 +72,7 @@ void GenerateStream::Refuse(const grpc::Status& status) {
 void GenerateStream::OnToken(const AnswerToken& token) {
   std::lock_guard lock(mutex_);
   if (is_dead_) return;
-  const bool appends = !outgoing_.empty() && outgoing_.back().has_tokens() &&
-                       last_bytes_ < static_cast<size_t>(limits_.max_event_bytes);
-  v1::GenerateEvent& event = appends ? outgoing_.back() : NewEvent();
-  *event.mutable_tokens()->add_tokens() = MakeToken(token);
-  constexpr size_t kTokenOverhead = 32;  // Tags and numbers.
-  last_bytes_ += token.bytes.size() + token.text.size() + kTokenOverhead;
+  messages_.AddToken(token);
   Advance();
 }
 
@@ -81,11 +80,7 @@ void GenerateStream::OnEnd(const AnswerEnd& end) {
   std::lock_guard lock(mutex_);
   if (is_dead_) return;
   const absl::Status status = StatusOf(end);
-  if (status.ok()) {
-    const GenerationRequest& request = request_->request;
-    *NewEvent().mutable_choice_finished() = MakeChoiceFinished(end, request.stop);
-    *NewEvent().mutable_done() = MakeDone(end, static_cast<int>(request.prompt.size()));
-  }
+  if (status.ok()) messages_.Finish(end, request_->request);
   has_end_ = true;
   final_status_ = ToGrpcStatus(status);
   Advance();
@@ -127,15 +122,10 @@ void GenerateStream::OnDone() {
   last_reference.swap(self_);
 }
 
-v1::GenerateEvent& GenerateStream::NewEvent() {
-  last_bytes_ = 0;
-  return outgoing_.emplace_back();
-}
-
 void GenerateStream::Advance() {
   if (!is_open_ || is_finished_ || write_began_us_ != kNever) return;
   if (is_dead_) {
-    outgoing_.clear();
+    messages_.Clear();
     if (is_stalled_) {
       FinishOnce({grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly"});
     } else if (request_ != nullptr && request_->request.deadline_us <= clock_.NowMicros()) {
@@ -145,10 +135,8 @@ void GenerateStream::Advance() {
     }
     return;
   }
-  if (!outgoing_.empty()) {
-    in_flight_ = std::move(outgoing_.front());
-    outgoing_.pop_front();
-    in_flight_.set_sequence_number(next_sequence_number_++);
+  if (std::optional<v1::GenerateEvent> next = messages_.Take()) {
+    in_flight_ = *std::move(next);
     write_began_us_ = clock_.NowMicros();
     StartWrite(&in_flight_);
     return;

@@ -9,7 +9,6 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -18,6 +17,7 @@
 #include "server/clock.h"
 #include "server/options.h"
 #include "server/request.h"
+#include "server/stream_messages.h"
 #include "server/token_sink.h"
 #include "vitrine/v1/generation.grpc.pb.h"
 
@@ -71,25 +71,21 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
   void OnDone() override;
 
   // Callers hold mutex_.
-  v1::GenerateEvent& NewEvent();
   void Advance();
   void FinishOnce(const grpc::Status& status);
 
   grpc::CallbackServerContext* const context_;
   StreamSet& set_;
   const Clock& clock_;
-  const TransportLimits limits_;
 
   std::mutex mutex_;  // Guards all below: callbacks of one call may run at the same time.
   std::shared_ptr<GenerateStream> self_;
   std::shared_ptr<ActiveRequest> request_;
-  std::deque<v1::GenerateEvent> outgoing_;
-  size_t last_bytes_ = 0;  // Rough size of the last message of outgoing_.
+  StreamMessages messages_;
   v1::GenerateEvent in_flight_;
-  uint64_t next_sequence_number_ = 0;
   int64_t write_began_us_ = kNever;  // kNever: no write is in flight.
   bool is_open_ = false;
-  bool has_end_ = false;  // final_status_ follows outgoing_.
+  bool has_end_ = false;  // final_status_ follows messages_.
   bool is_dead_ = false;  // No further write: cancelled, or a write failed.
   bool is_stalled_ = false;
   bool is_finished_ = false;  // Finish was called.

@@ -1,0 +1,40 @@
+#include "server/stream_messages.h"
+
+#include <utility>
+
+#include "server/answer_messages.h"
+
+namespace vitrine::server {
+
+void StreamMessages::Accept(const ActiveRequest& request, bool with_prompt_ids) {
+  *Add().mutable_accepted() = MakeAccepted(request, with_prompt_ids);
+}
+
+void StreamMessages::AddToken(const AnswerToken& token) {
+  const bool appends =
+      !waiting_.empty() && waiting_.back().has_tokens() && last_bytes_ < max_message_bytes_;
+  v1::GenerateEvent& event = appends ? waiting_.back() : Add();
+  *event.mutable_tokens()->add_tokens() = MakeToken(token);
+  constexpr size_t kTokenOverhead = 32;  // Tags and numbers.
+  last_bytes_ += token.bytes.size() + token.text.size() + kTokenOverhead;
+}
+
+void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& request) {
+  *Add().mutable_choice_finished() = MakeChoiceFinished(end, request.stop);
+  *Add().mutable_done() = MakeDone(end, static_cast<int>(request.prompt.size()));
+}
+
+std::optional<v1::GenerateEvent> StreamMessages::Take() {
+  if (waiting_.empty()) return std::nullopt;
+  v1::GenerateEvent event = std::move(waiting_.front());
+  waiting_.pop_front();
+  event.set_sequence_number(next_sequence_number_++);
+  return event;
+}
+
+v1::GenerateEvent& StreamMessages::Add() {
+  last_bytes_ = 0;
+  return waiting_.emplace_back();
+}
+
+}  // namespace vitrine::server

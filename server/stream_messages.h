@@ -1,0 +1,41 @@
+// The messages of one stream, from the answer's tokens to what is written next. Tokens that come
+// while a write is in flight gather in one message; none is lost, doubled or reordered. No gRPC and
+// no thread: its owner guards it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "server/request.h"
+#include "server/token_sink.h"
+#include "vitrine/v1/generation.pb.h"
+
+namespace vitrine::server {
+
+class StreamMessages {
+ public:
+  // A message gets no further token once it has about this many bytes.
+  explicit StreamMessages(size_t max_message_bytes) : max_message_bytes_(max_message_bytes) {}
+
+  void Accept(const ActiveRequest& request, bool with_prompt_ids);
+  void AddToken(const AnswerToken& token);
+  // Of an answer whose status is OK.
+  void Finish(const AnswerEnd& end, const GenerationRequest& request);
+
+  // The next message, with its sequence number; none when all have been taken.
+  std::optional<v1::GenerateEvent> Take();
+  bool empty() const { return waiting_.empty(); }
+  void Clear() { waiting_.clear(); }
+
+ private:
+  v1::GenerateEvent& Add();
+
+  size_t max_message_bytes_;
+  std::deque<v1::GenerateEvent> waiting_;
+  size_t last_bytes_ = 0;  // Rough size of the last one.
+  uint64_t next_sequence_number_ = 0;
+};
+
+}  // namespace vitrine::server

@@ -1,0 +1,128 @@
+// One client of the simulation: reads its stream at its own pace and checks every message against
+// the answer that it must get.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/detokenizer.h"
+#include "server/answer_assembler.h"
+#include "server/answer_messages.h"
+#include "server/stream_messages.h"
+#include "tests/server/fake_runner.h"
+
+namespace vitrine::server {
+
+class SimulatedClient final : public TokenSink {
+ public:
+  SimulatedClient(const FakeTokenizer& tokenizer, GenerationRequest request)
+      : request_(std::move(request)), tokenizer_(tokenizer), messages_(kMaxMessageBytes) {
+    for (const TokenId token : request_.prompt) history_ = ExtendHistory(history_, token);
+  }
+
+  void Accept(const ActiveRequest& request) { messages_.Accept(request, false); }
+
+  void OnToken(const AnswerToken& token) override {
+    if (end_) Fail("a token after the end");
+    if (is_dead) return;
+    messages_.AddToken(token);
+  }
+  void OnEnd(const AnswerEnd& end) override {
+    if (end_) Fail("a second end");
+    end_ = end;
+    if (is_dead) return;
+    if (StatusOf(end).ok()) messages_.Finish(end, request_);
+  }
+
+  // Takes one message, as a completed write would.
+  void ReadOne() {
+    const std::optional<v1::GenerateEvent> event = messages_.Take();
+    if (!event) return;
+    if (event->sequence_number() != next_number_++) Fail("a gap in the sequence numbers");
+    if (event->has_accepted() != (event->sequence_number() == 0)) Fail("Accepted is not first");
+    if (has_done_) Fail("a message after Done");
+    largest_message = std::max(largest_message, event->tokens().tokens_size());
+    for (const v1::Token& token : event->tokens().tokens()) CheckToken(token);
+    if (event->has_choice_finished()) {
+      text_ += event->choice_finished().tail_text();
+      finished_ = event->choice_finished();
+    }
+    if (event->has_done()) CheckDone(event->done());
+  }
+  bool has_unread() const { return !messages_.empty(); }
+
+  bool has_end() const { return end_.has_value(); }
+  const std::optional<AnswerEnd>& end() const { return end_; }
+  const GenerationRequest& request() const { return request_; }
+  int tokens_read() const { return static_cast<int>(ids_.size()); }
+  const std::string& failure() const { return failure_; }
+  // After everything was read: a successful answer has told so.
+  void CheckComplete() {
+    if (is_dead || !end_) return;
+    if (StatusOf(*end_).ok() != has_done_) Fail("Done does not agree with the status");
+  }
+
+  bool is_dead = false;  // Cancelled: reads nothing more.
+  int largest_message = 0;
+
+ private:
+  static constexpr size_t kMaxMessageBytes = 2048;
+
+  void Fail(const char* what) {
+    if (failure_.empty()) failure_ = what;
+  }
+
+  void CheckToken(const v1::Token& token) {
+    SampleRow row = {.temperature = request_.sampling.temperature, .seed = request_.sampling.seed};
+    row.position = static_cast<int64_t>(request_.prompt.size() + ids_.size());
+    const auto id = static_cast<TokenId>(token.id());
+    if (token.position() != row.position) Fail("a token lost or doubled");
+    if (id != DrawFromHistory(history_, row, tokenizer_.vocabulary())) Fail("a wrong token");
+    if (token.bytes() != tokenizer_.TokenBytes(id)) Fail("wrong bytes");
+    if (FindInvalidUtf8(token.text()) != std::string_view::npos) Fail("text is not UTF-8");
+    history_ = ExtendHistory(history_, id);
+    hash_.Add(id);
+    ids_.push_back(id);
+    text_ += token.text();
+  }
+
+  void CheckDone(const v1::Done& done) {
+    has_done_ = true;
+    if (done.usage().completion_tokens() != ids_.size()) Fail("the count is wrong");
+    if (done.token_hash() != hash_.value()) Fail("the hash is wrong");
+    if (done.usage().cached_prompt_tokens() >= request_.prompt.size()) Fail("too many cached");
+    std::string bytes = tokenizer_.Decode(ids_);
+    if (finished_.reason() == v1::FINISH_REASON_STOP_STRING) {
+      const size_t at = bytes.find(finished_.matched_stop_string());
+      if (at == std::string::npos) Fail("the stop string is not there");
+      bytes.resize(
+          at + (request_.stop.include_stop_string ? finished_.matched_stop_string().size() : 0));
+    } else {
+      for (const std::string& stop : request_.stop.stop_strings) {
+        if (bytes.find(stop) != std::string::npos) Fail("a stop string was missed");
+      }
+    }
+    Utf8Stream decoder;
+    std::string expected = decoder.Append(bytes);
+    expected += decoder.Flush();
+    if (text_ != expected) Fail("the text is not that of the ids");
+  }
+
+  const GenerationRequest request_;
+  const FakeTokenizer& tokenizer_;
+  StreamMessages messages_;
+  std::optional<AnswerEnd> end_;
+  uint64_t next_number_ = 0;
+  uint64_t history_ = 0;
+  std::vector<TokenId> ids_;
+  TokenHash hash_;
+  std::string text_;
+  v1::ChoiceFinished finished_;
+  bool has_done_ = false;
+  std::string failure_;
+};
+
+}  // namespace vitrine::server
