@@ -60,26 +60,19 @@ class HeadWriter {
   // The whole head of one row.
   void WriteHead(int row, int head, const float* values, const RowFactors& factors) const {
     const HeadKind kind = KindOf(head);
-    Angles angles;
+    if (kind == HeadKind::kValue) return WriteFrom(kind, row, head, values, 0);
+    const bool is_query = kind == HeadKind::kQuery;
+    const DeviceSpan<const float>& norm = is_query ? target_.q_norm : target_.k_norm;
     alignas(64) float normalized[kMaxHeadDim];
-    if (kind != HeadKind::kValue) {
-      const bool is_query = kind == HeadKind::kQuery;
-      const DeviceSpan<const float>& norm = is_query ? target_.q_norm : target_.k_norm;
-      if (!norm.empty()) {
-        const int index = is_query ? head : head - target_.num_heads;
-        NormalizeHead(norm, index, is_query ? factors.q : factors.k, values, normalized);
-        values = normalized;
-      }
-      FillAngles(row, values, angles);
+    if (!norm.empty()) {
+      const int index = is_query ? head : head - target_.num_heads;
+      NormalizeHead(norm, index, is_query ? factors.q : factors.k, values, normalized);
+      values = normalized;
     }
-    for (int dim = 0; dim < head_dim_; dim += 16) {
-      const HeadPart part{dim, head_dim_ - dim < 16 ? head_dim_ - dim : 16};
-      auto x = LoadUpTo16<S>(values + dim, part.count);
-      if (kind != HeadKind::kValue && dim < target_.rotary_dim) {
-        x = Rotate(x, S::Load(angles.partners + dim), S::Load(angles.cosines + dim),
-                   S::Load(angles.sines + dim));
-      }
-      Store(kind, row, head, part, x);
+    if (target_.pairing == RopePairing::kHalfSplit && target_.rotary_dim % 32 == 0) {
+      WriteHalves(kind, row, head, values);
+    } else {
+      WritePairs(kind, row, head, values);
     }
   }
 
@@ -120,6 +113,47 @@ class HeadWriter {
     if (head < target_.num_heads) return HeadKind::kQuery;
     return head < target_.num_heads + kv_heads_ ? HeadKind::kKey : HeadKind::kValue;
   }
+
+  // Dimensions from `dim` on, as they are.
+  void WriteFrom(HeadKind kind, int row, int head, const float* values, int dim) const {
+    for (; dim < head_dim_; dim += 16) {
+      const HeadPart part = PartAt(dim);
+      Store(kind, row, head, part, LoadUpTo16<S>(values + dim, part.count));
+    }
+  }
+
+  // Halves of whole vectors: pairs are lanes of two vectors.
+  void WriteHalves(HeadKind kind, int row, int head, const float* values) const {
+    const int half = target_.rotary_dim / 2;
+    const float* cosines = target_.cosines.data() + Angle(row);
+    const float* sines = target_.sines.data() + Angle(row);
+    for (int dim = 0; dim < half; dim += 16) {
+      const auto first = S::Load(values + dim);
+      const auto second = S::Load(values + half + dim);
+      const auto cosine = S::Load(cosines + dim);
+      const auto sine = S::Load(sines + dim);
+      const auto negative = S::Mul(sine, S::Set(-1.0f));
+      Store(kind, row, head, {dim, 16}, Rotate(first, second, cosine, negative));
+      Store(kind, row, head, {half + dim, 16}, Rotate(second, first, cosine, sine));
+    }
+    WriteFrom(kind, row, head, values, target_.rotary_dim);
+  }
+
+  // Any pairs.
+  void WritePairs(HeadKind kind, int row, int head, const float* values) const {
+    Angles angles;
+    FillAngles(row, values, angles);
+    int dim = 0;
+    for (; dim < target_.rotary_dim; dim += 16) {
+      const HeadPart part = PartAt(dim);
+      const auto x = Rotate(LoadUpTo16<S>(values + dim, part.count), S::Load(angles.partners + dim),
+                            S::Load(angles.cosines + dim), S::Load(angles.sines + dim));
+      Store(kind, row, head, part, x);
+    }
+    WriteFrom(kind, row, head, values, dim);
+  }
+
+  HeadPart PartAt(int dim) const { return {dim, head_dim_ - dim < 16 ? head_dim_ - dim : 16}; }
 
   size_t Angle(int row) const {
     return static_cast<size_t>(places_[row].position) * static_cast<size_t>(target_.rotary_dim / 2);

@@ -37,6 +37,20 @@ bool IsPrivate(const Phase& phase) {
       phase);
 }
 
+// The rows that a private phase reads.
+DeviceSpan<const float> ReadBy(const Phase& phase) {
+  return std::visit(
+      [](const auto& op) -> DeviceSpan<const float> {
+        if constexpr (requires { op.is_private; }) return op.args.input;
+        return {};
+      },
+      phase);
+}
+
+bool Overlap(DeviceSpan<const float> a, DeviceSpan<const float> b) {
+  return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
+}
+
 void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
   const EmbedArgs& args = phase.args;
   const CpuMatrix& table = AsMatrix(args.table);
@@ -97,13 +111,35 @@ StepRecorder::StepRecorder(ThreadPool& pool, const KernelTable& kernels,
                            std::span<WorkerScratch> scratch)
     : pool_(pool), kernels_(kernels), scratch_(scratch) {
   phases_.reserve(kMaxPhases);
+  barriers_.reserve(kMaxPhases);
 }
 
 void StepRecorder::Add(const Phase& phase) {
+  if (!barriers_.empty()) barriers_.back() = NeedsBarrierBefore(phase) ? 1 : 0;
+  phases_.push_back(phase);
+  barriers_.push_back(0);  // Run itself ends with one.
   // Places and plans of the phase are in use: they must outlive a flush that it causes, so the list
   // is flushed when it is full, not when the next phase finds it full.
-  phases_.push_back(phase);
   if (phases_.size() == kMaxPhases) Flush();
+}
+
+// None is needed behind private phases, whose rows the same worker reads, unless the phase writes
+// what other workers may still be reading in them.
+bool StepRecorder::NeedsBarrierBefore(const Phase& phase) const {
+  if (!IsPrivate(phases_.back())) return true;
+  if (IsPrivate(phase)) return false;
+  DeviceSpan<const float> written;
+  if (const auto* op = std::get_if<MatMulPhase>(&phase)) {
+    written = op->args.output;
+  } else if (const auto* heads = std::get_if<MatMulRopeWriteKvPhase>(&phase)) {
+    written = heads->args.target.q;
+  } else if (!std::holds_alternative<ActivatedMatMulPhase>(phase)) {
+    return true;
+  }
+  for (size_t i = phases_.size(); i > 0 && IsPrivate(phases_[i - 1]); --i) {
+    if (Overlap(ReadBy(phases_[i - 1]), written)) return true;
+  }
+  return false;
 }
 
 const RowPlace* StepRecorder::PlacesOf(const PagedBatch& batch, const KvStorageSpec& kv) {
@@ -139,6 +175,7 @@ void StepRecorder::Flush() {
               this);
   }
   phases_.clear();
+  barriers_.clear();
   places_in_use_ = 0;
   plans_in_use_ = 0;
 }
@@ -147,8 +184,7 @@ void StepRecorder::RunWorker(int worker) {
   const WorkerContext context{pool_, kernels_, worker, scratch_[static_cast<size_t>(worker)]};
   for (size_t i = 0; i < phases_.size(); ++i) {
     RunPhase(context, phases_[i]);
-    const bool is_last = i + 1 == phases_.size();  // Run itself ends with a barrier.
-    if (is_last || IsPrivate(phases_[i])) continue;
+    if (barriers_[i] == 0) continue;
     FetchWeightsAfter(context, i);
     pool_.Barrier();
   }

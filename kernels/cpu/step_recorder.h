@@ -34,14 +34,17 @@ class StepRecorder {
     std::vector<RowPlace> rows;
   };
 
+  bool NeedsBarrierBefore(const Phase& phase) const;
   void RunWorker(int worker);
   void RunPhase(const WorkerContext& context, const Phase& phase);
+  // Starts to fetch the weights that the worker will read behind the barrier.
   void FetchWeightsAfter(const WorkerContext& context, size_t phase);
 
   ThreadPool& pool_;
   const KernelTable& kernels_;
   std::span<WorkerScratch> scratch_;
   std::vector<Phase> phases_;
+  std::vector<char> barriers_;  // Whether one follows the phase.
   std::array<Places, kMaxPlans> places_;
   size_t places_in_use_ = 0;
   std::array<AttentionPlan, kMaxPlans> plans_;
