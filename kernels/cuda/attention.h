@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/paged_layout.h"
 
 namespace vitrine::cuda {
@@ -17,8 +18,8 @@ struct ScoreRule {
   int window = 0;        // 0: none; else the query's own and the window - 1 keys before it
 };
 
-// PagedAttention of kernels/paged_attention.h. Kv: type of the cache, Out: type of activations.
-template <class Kv, class Out>
+// PagedAttention of kernels/paged_attention.h. Kv: type of the cache, float or __nv_bfloat16.
+template <class Kv>
 struct AttentionParams {
   const float* q = nullptr;  // [rows, heads, head_dim]
   DeviceBatch batch;
@@ -27,9 +28,8 @@ struct AttentionParams {
   ScoreRule rule;
   const float* sinks = nullptr;         // [heads], or null
   const float* alibi_slopes = nullptr;  // [heads], or null
-  Out* output = nullptr;                // [rows, output_stride]
-  int output_stride = 0;
-  float* log_sum_exp = nullptr;  // [rows, heads], or null
+  DeviceRows output;                    // [rows, heads * head_dim]
+  float* log_sum_exp = nullptr;         // [rows, heads], or null
 
   // Decode and prefill kernels only: the sequences that they compute.
   const int32_t* sequences = nullptr;  // [sequence_count]
@@ -40,13 +40,13 @@ struct AttentionParams {
   float* workspace = nullptr;
   const int32_t* tile_begin = nullptr;  // [sequence_count], each sequence's first tile
 };
-using MatrixAttentionParams = AttentionParams<__nv_bfloat16, __nv_bfloat16>;
+using MatrixAttentionParams = AttentionParams<__nv_bfloat16>;
 
-// Any head size up to kMaxScalarHeadDim, f32 products, one block per (head, row): for exact
+// Any head size up to kMaxScalarHeadDim, f32 products, one warp per (head, row): for exact
 // numerics, f32 caches and the head sizes that the matrix kernels lack.
 inline constexpr int kMaxScalarHeadDim = 256;
-template <class Kv, class Out>
-void ScalarAttention(const AttentionParams<Kv, Out>& params, cudaStream_t stream);
+template <class Kv>
+void ScalarAttention(const AttentionParams<Kv>& params, cudaStream_t stream);
 
 // On bf16 matrix instructions. Both kernels compute the keys of a row in tiles of kTileKeys at
 // absolute positions and merge the tiles in ascending order, so a row has the same bits in either.

@@ -53,8 +53,7 @@ __device__ void MergeTiles(const MatrixAttentionParams& p, const TileState<kDim>
     const PartialSoftmax::Factors f = softmax.Merge({p.sinks[head], 1.0f});
     value = Combine(f, value, 0.0f);
   }
-  p.output[static_cast<size_t>(row) * p.output_stride + head * kDim + d] =
-      __float2bfloat16(value / softmax.sum);
+  p.output.Store(row, head * kDim + d, value / softmax.sum);
   if (p.log_sum_exp != nullptr && d == 0) {
     p.log_sum_exp[static_cast<size_t>(row) * p.heads + head] = softmax.LogSumExp();
   }

@@ -44,13 +44,13 @@ __device__ void WriteRow(const MatrixAttentionParams& p, const Chunk& c, int h,
   if (row >= c.rows) return;
   PartialSoftmax::Factors f{1.0f, 0.0f};
   if (p.sinks != nullptr) f = softmax.Merge({p.sinks[head], 1.0f});
-  __nv_bfloat16* target =
-      p.output + static_cast<size_t>(c.row0 + row) * p.output_stride + head * kDim + lane % 4 * 2;
   GPU_UNROLL
   for (int n = 0; n < kDim / 8; ++n) {
-    const float low = Combine(f, values[n][2 * h], 0.0f) / softmax.sum;
-    const float high = Combine(f, values[n][2 * h + 1], 0.0f) / softmax.sum;
-    *reinterpret_cast<__nv_bfloat162*>(target + n * 8) = __floats2bfloat162_rn(low, high);
+    GPU_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      p.output.Store(c.row0 + row, head * kDim + n * 8 + lane % 4 * 2 + e,
+                     Combine(f, values[n][2 * h + e], 0.0f) / softmax.sum);
+    }
   }
   if (p.log_sum_exp != nullptr && lane % 4 == 0) {
     p.log_sum_exp[static_cast<size_t>(c.row0 + row) * p.heads + head] = softmax.LogSumExp();

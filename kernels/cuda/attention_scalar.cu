@@ -1,5 +1,5 @@
-// Attention of any head size without matrix instructions. One block per (head, row); its threads
-// take the keys of a tile for the scores, then the dimensions for the values. Keys are read once
+// Attention of any head size without matrix instructions. One warp per (head, row); its lanes take
+// the keys of a tile for the scores, then the dimensions for the values. Keys are read once
 // per query head and row: bound by L2, not meant for long prompts.
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_math.h"
@@ -11,14 +11,13 @@
 namespace vitrine::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 32;
 constexpr int kDimsPerThread = kMaxScalarHeadDim / kThreads;
 
-template <class Kv, class Out>
-__global__ void __launch_bounds__(kThreads) ScalarAttentionKernel(AttentionParams<Kv, Out> p) {
+template <class Kv>
+__global__ void __launch_bounds__(kThreads) ScalarAttentionKernel(AttentionParams<Kv> p) {
   GPU_SHARED(query, float[kMaxScalarHeadDim]);
   GPU_SHARED(weights, float[kThreads]);
-  GPU_SHARED(scratch, float[kThreads / 32]);
   const int head = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x), dim = p.kv.head_dim;
   const RowPlace place = PlaceOf(p.batch, row);
@@ -28,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) ScalarAttentionKernel(AttentionParam
   const float slope = p.alibi_slopes != nullptr ? p.alibi_slopes[head] : 0.0f;
   const size_t at = static_cast<size_t>(row) * p.heads + head;
   for (int d = thread; d < dim; d += kThreads) query[d] = p.q[at * dim + d];
-  __syncthreads();
+  __syncwarp();
 
   const auto key_at = [&](int key) {
     return p.kv.data + p.kv.KeyOffset(blocks[key / kKvBlockTokens], kv_head) +
@@ -47,9 +46,10 @@ __global__ void __launch_bounds__(kThreads) ScalarAttentionKernel(AttentionParam
       score = Score(p.rule, dot, slope, place.position, key);
     }
     PartialSoftmax part;
-    part.top = gpu::BlockMax<kThreads>(score, scratch);
+    part.top = gpu::WarpMax(score);
     weights[thread] = expf(score - part.top);
-    part.sum = gpu::BlockSum<kThreads>(weights[thread], scratch);  // Its barriers cover `weights`.
+    part.sum = gpu::WarpSum(weights[thread]);
+    __syncwarp();
     const PartialSoftmax::Factors f = softmax.Merge(part);
     const int begin = max(tile * kThreads, FirstKey(p.rule, place.position));
     const int end = min((tile + 1) * kThreads, place.position + 1);
@@ -63,34 +63,31 @@ __global__ void __launch_bounds__(kThreads) ScalarAttentionKernel(AttentionParam
       }
       values[i] = Combine(f, values[i], sum);
     }
-    __syncthreads();  // Before `weights` holds the next tile.
+    __syncwarp();  // Before `weights` holds the next tile.
   }
   if (p.sinks != nullptr) {
     const PartialSoftmax::Factors f = softmax.Merge({p.sinks[head], 1.0f});
     for (float& value : values) value = Combine(f, value, 0.0f);
   }
-  Out* output = p.output + static_cast<size_t>(row) * p.output_stride + head * dim;
   for (int i = 0; i < kDimsPerThread; ++i) {
     const int d = thread + i * kThreads;
-    if (d < dim) output[d] = FromFloat<Out>(values[i] / softmax.sum);
+    if (d < dim) p.output.Store(row, head * dim + d, values[i] / softmax.sum);
   }
   if (p.log_sum_exp != nullptr && thread == 0) p.log_sum_exp[at] = softmax.LogSumExp();
 }
 
 }  // namespace
 
-template <class Kv, class Out>
-void ScalarAttention(const AttentionParams<Kv, Out>& params, cudaStream_t stream) {
+template <class Kv>
+void ScalarAttention(const AttentionParams<Kv>& params, cudaStream_t stream) {
   VITRINE_CHECK_LE(params.kv.head_dim, kMaxScalarHeadDim);
   if (params.batch.rows == 0) return;
   const dim3 grid(static_cast<unsigned>(params.heads), static_cast<unsigned>(params.batch.rows));
-  CheckCuda(gpu::Launch(&ScalarAttentionKernel<Kv, Out>,
+  CheckCuda(gpu::Launch(&ScalarAttentionKernel<Kv>,
                         {.grid = grid, .block = dim3(kThreads), .stream = stream}, params));
 }
 
-template void ScalarAttention(const AttentionParams<float, float>&, cudaStream_t);
-template void ScalarAttention(const AttentionParams<float, __nv_bfloat16>&, cudaStream_t);
-template void ScalarAttention(const AttentionParams<__nv_bfloat16, float>&, cudaStream_t);
-template void ScalarAttention(const AttentionParams<__nv_bfloat16, __nv_bfloat16>&, cudaStream_t);
+template void ScalarAttention(const AttentionParams<float>&, cudaStream_t);
+template void ScalarAttention(const AttentionParams<__nv_bfloat16>&, cudaStream_t);
 
 }  // namespace vitrine::cuda

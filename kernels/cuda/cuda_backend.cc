@@ -10,12 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_reduce.h"
+#include "kernels/cuda/attention_rows.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_storage.h"
 #include "kernels/cuda/embed.h"
 #include "kernels/cuda/gather_rows.h"
+#include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/mat_mul.h"
+#include "kernels/cuda/pack_rows.h"
 #include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rms_norm_add.h"
 #include "kernels/cuda/rope_write_kv.h"
 #include "kernels/cuda/sample.h"
 #include "kernels/cuda/staging.h"
@@ -38,24 +43,10 @@ const T* OrNull(DeviceSpan<const T> span) {
   return span.empty() ? nullptr : span.data();
 }
 
-// What a product of one piece does with its results, beside where they lie.
-struct Epilogue {
-  DeviceSpan<const float> bias;
-  float* output = nullptr;  // Row stride: all outputs of the matrix.
-  bool add_to_output = false;
-  const CudaRows* activated = nullptr;
-  Activation activation = Activation::kSilu;
-};
-
-void Multiply(const MatMulParams<__nv_bfloat16>& params, cudaStream_t stream) {
-  if (params.rows <= kMaxSmallRows) {
-    MatMulSmall(params, stream);
-  } else {
-    MatMulLarge(params, stream);
-  }
-}
-void Multiply(const MatMulParams<float>& params, cudaStream_t stream) {
-  MatMulExact(params, stream);
+// How many groups of heads a norm with these weights normalises, each by itself.
+int NormGroups(DeviceSpan<const float> norm, int heads, int head_dim) {
+  if (norm.empty()) return 0;
+  return norm.size() == static_cast<size_t>(head_dim) ? heads : 1;
 }
 
 class CudaBackend final : public Backend {
@@ -82,31 +73,32 @@ class CudaBackend final : public Backend {
 
   void DoEmbed(const EmbedArgs& args) override;
   void DoRmsNorm(const RmsNormArgs& args) override;
+  void DoLayerNorm(const LayerNormArgs& args) override;
+  void DoRmsNormAdd(const RmsNormAddArgs& args) override;
+  void DoPackRows(const PackRowsArgs& args) override;
   void DoMatMul(const MatMulArgs& args) override;
   void DoActivatedMatMul(const ActivatedMatMulArgs& args) override;
   void DoRopeWriteKv(const RopeWriteKvArgs& args) override;
   void DoMatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) override;
   void DoPagedAttention(const PagedAttentionArgs& args) override;
+  void DoAttentionRows(const AttentionRowsArgs& args) override;
+  void DoAttentionReduce(const AttentionReduceArgs& args) override;
   void DoGatherRows(const GatherRowsArgs& args) override;
   void DoSample(const SampleArgs& args) override;
 
-  bool is_exact() const { return numerics() == Numerics::kExact; }
   DeviceBatch StageBatch(const PagedBatch& batch);
-  template <class T>
-  void MultiplyPieces(const RowBuffer* input, const PackedMatrix* weight, int rows,
-                      const Epilogue& epilogue);
-  void MultiplyAs(const RowBuffer* input, const PackedMatrix* weight, int rows,
-                  const Epilogue& epilogue);
-  template <class T>
-  void NormAs(const RmsNormArgs& args);
+  void Multiply(const PackedMatrix* weight, DeviceSpan<const float> bias, MatMulParams params);
   template <class T>
   void RopeAs(const float* qkv, const RopeKvTarget& target);
   void Rope(const float* qkv, const RopeKvTarget& target);
-  template <class Kv, class Out>
-  AttentionParams<Kv, Out> AttentionParamsOf(const PagedAttentionArgs& args);
+  template <class Kv>
+  AttentionParams<Kv> AttentionParamsOf(const PagedAttentionArgs& args);
+  bool UsesMatrixAttention(const KvStorageSpec& spec) const;
   void MatrixAttention(const PagedAttentionArgs& args);
-  void DecodeSlice(const PagedBatch& batch, std::span<const int32_t> sequences,
-                   MatrixAttentionParams params);
+  template <class Kv>
+  void AttentionRowsAs(const AttentionRowsArgs& args);
+  void Decode(const PagedBatch& batch, std::span<const int32_t> sequences,
+              MatrixAttentionParams params);
 
   const std::string description_;
   const cudaStream_t stream_;
@@ -131,9 +123,7 @@ absl::StatusOr<std::unique_ptr<RowBuffer>> CudaBackend::DoCreateRowBuffer(
     qkv_.Reserve(static_cast<size_t>(spec.max_rows) * static_cast<size_t>(consumer->rows()) *
                  sizeof(float));
   }
-  absl::StatusOr<Buffer> values = AllocateDevice(CudaRows::Bytes(spec, numerics()), stream_);
-  if (!values.ok()) return values.status();
-  return std::make_unique<CudaRows>(spec, *std::move(values));
+  return CudaRows::Create(spec, stream_);
 }
 
 absl::StatusOr<std::unique_ptr<KvStorage>> CudaBackend::DoCreateKvStorage(
@@ -184,6 +174,7 @@ DeviceBatch CudaBackend::StageBatch(const PagedBatch& batch) {
 
 void CudaBackend::DoEmbed(const EmbedArgs& args) {
   const int columns = static_cast<int>(args.table->columns());
+  const DeviceBatch batch = args.position_table.empty() ? DeviceBatch() : StageBatch(*args.batch);
   for (const CudaMatrix::Piece& piece : AsMatrix(args.table).pieces()) {
     cuda::Embed({.table = piece.weights,
                  .first_token = piece.first_output,
@@ -191,72 +182,92 @@ void CudaBackend::DoEmbed(const EmbedArgs& args) {
                  .output = args.output.data(),
                  .rows = static_cast<int>(args.token_ids.size()),
                  .columns = columns,
-                 .scale = args.scale},
+                 .scale = args.scale,
+                 .position_table = OrNull(args.position_table),
+                 .batch = batch},
                 stream_);
   }
 }
 
-template <class T>
-void CudaBackend::NormAs(const RmsNormArgs& args) {
-  const CudaRows& output = AsRows(args.output);
-  cuda::RmsNorm<T>({.input = args.input.data(),
+void CudaBackend::DoRmsNorm(const RmsNormArgs& args) {
+  cuda::RmsNorm({.input = args.input.data(),
+                 .weight = args.weight.data(),
+                 .output = AsRows(args.output).rows(),
+                 .rows = args.rows,
+                 .columns = args.output->columns(),
+                 .epsilon = args.epsilon},
+                stream_);
+}
+
+void CudaBackend::DoLayerNorm(const LayerNormArgs& args) {
+  cuda::LayerNorm({.input = args.input.data(),
+                   .weight = args.weight.data(),
+                   .bias = OrNull(args.bias),
+                   .output = AsRows(args.output).rows(),
+                   .rows = args.rows,
+                   .columns = args.output->columns(),
+                   .epsilon = args.epsilon},
+                  stream_);
+}
+
+void CudaBackend::DoRmsNormAdd(const RmsNormAddArgs& args) {
+  cuda::RmsNormAdd({.input = args.input.data(),
                     .weight = args.weight.data(),
-                    .output = output.data<T>(),
+                    .output = args.output.data(),
                     .rows = args.rows,
-                    .columns = output.columns(),
-                    .output_stride = output.stride(),
+                    .columns = args.columns,
                     .epsilon = args.epsilon},
                    stream_);
 }
 
-void CudaBackend::DoRmsNorm(const RmsNormArgs& args) {
-  is_exact() ? NormAs<float>(args) : NormAs<__nv_bfloat16>(args);
+void CudaBackend::DoPackRows(const PackRowsArgs& args) {
+  cuda::PackRows({.input = args.input.data(),
+                  .output = AsRows(args.output).rows(),
+                  .rows = args.rows,
+                  .columns = args.output->columns()},
+                 stream_);
 }
 
-template <class T>
-void CudaBackend::MultiplyPieces(const RowBuffer* input, const PackedMatrix* weight, int rows,
-                                 const Epilogue& epilogue) {
-  const bool gated = epilogue.activated != nullptr && weight->layout() == RowLayout::kGateUp;
-  MatMulParams<T> params;
-  params.input = AsRows(input).data<T>();
-  params.input_stride = AsRows(input).stride();
-  params.rows = rows;
+// `params` says where input and results lie; each piece takes its share of the outputs.
+void CudaBackend::Multiply(const PackedMatrix* weight, DeviceSpan<const float> bias,
+                           MatMulParams params) {
   params.output_stride = static_cast<int>(weight->rows());
-  params.add_to_output = epilogue.add_to_output;
-  params.activation = epilogue.activation;
-  params.gated = gated;
+  params.gated = weight->layout() == RowLayout::kGateUp;
+  float* const output = params.output;
   for (const CudaMatrix::Piece& piece : AsMatrix(weight).pieces()) {
     params.weights = piece.weights;
     params.outputs = piece.outputs;
-    if (!epilogue.bias.empty()) params.bias = epilogue.bias.data() + piece.first_output;
-    if (epilogue.activated != nullptr) {
-      params.activated = epilogue.activated->data<T>() + piece.first_output;
-      params.activated_stride = epilogue.activated->stride();
+    params.first_activated = piece.first_output;
+    params.bias = bias.empty() ? nullptr : bias.data() + piece.first_output;
+    params.output = output == nullptr ? nullptr : output + piece.first_output;
+    if (piece.weights.format == WeightFormat::kF32Columns) {
+      MatMulExact(params, stream_);
+    } else if (params.rows <= kMaxSmallRows) {
+      MatMulSmall(params, stream_);
     } else {
-      params.output = epilogue.output + piece.first_output;
+      MatMulLarge(params, stream_);
     }
-    Multiply(params, stream_);
-  }
-}
-
-void CudaBackend::MultiplyAs(const RowBuffer* input, const PackedMatrix* weight, int rows,
-                             const Epilogue& epilogue) {
-  if (is_exact()) {
-    MultiplyPieces<float>(input, weight, rows, epilogue);
-  } else {
-    MultiplyPieces<__nv_bfloat16>(input, weight, rows, epilogue);
   }
 }
 
 void CudaBackend::DoMatMul(const MatMulArgs& args) {
-  MultiplyAs(
-      args.input, args.weight, args.rows,
-      {.bias = args.bias, .output = args.output.data(), .add_to_output = args.add_to_output});
+  MatMulParams params;
+  params.input = AsRows(args.input).rows();
+  params.rows = args.rows;
+  params.output = args.output.data();
+  params.add_to_output = args.add_to_output;
+  params.output_scale = args.output_scale;
+  params.softcap = args.softcap;
+  Multiply(args.weight, args.bias, params);
 }
 
 void CudaBackend::DoActivatedMatMul(const ActivatedMatMulArgs& args) {
-  MultiplyAs(args.input, args.weight, args.rows,
-             {.bias = args.bias, .activated = &AsRows(args.output), .activation = args.activation});
+  MatMulParams params;
+  params.input = AsRows(args.input).rows();
+  params.rows = args.rows;
+  params.activated = AsRows(args.output).rows();
+  params.activation = args.activation;
+  Multiply(args.weight, args.bias, params);
 }
 
 template <class T>
@@ -271,6 +282,12 @@ void CudaBackend::RopeAs(const float* qkv, const RopeKvTarget& target) {
   params.heads = target.num_heads;
   params.rotary_dim = target.rotary_dim;
   params.interleaved = target.pairing == RopePairing::kInterleaved;
+  const KvStorageSpec& spec = target.kv->spec();
+  params.q_norm = OrNull(target.q_norm);
+  params.k_norm = OrNull(target.k_norm);
+  params.q_norm_groups = NormGroups(target.q_norm, target.num_heads, spec.head_dim);
+  params.k_norm_groups = NormGroups(target.k_norm, spec.num_kv_heads, spec.head_dim);
+  params.norm_epsilon = target.norm_epsilon;
   cuda::RopeWriteKv(params, stream_);
 }
 
@@ -288,14 +305,18 @@ void CudaBackend::DoMatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) {
   const int rows = args.target.batch->rows();
   auto* qkv = static_cast<float*>(qkv_.Reserve(
       static_cast<size_t>(rows) * static_cast<size_t>(args.weight->rows()) * sizeof(float)));
-  MultiplyAs(args.input, args.weight, rows, {.bias = args.bias, .output = qkv});
+  MatMulParams params;
+  params.input = AsRows(args.input).rows();
+  params.rows = rows;
+  params.output = qkv;
+  Multiply(args.weight, args.bias, params);
   Rope(qkv, args.target);
 }
 
-template <class Kv, class Out>
-AttentionParams<Kv, Out> CudaBackend::AttentionParamsOf(const PagedAttentionArgs& args) {
+template <class Kv>
+AttentionParams<Kv> CudaBackend::AttentionParamsOf(const PagedAttentionArgs& args) {
   const PagedKv<Kv> kv = AsKv(args.kv).Layer<Kv>(args.layer);
-  AttentionParams<Kv, Out> params;
+  AttentionParams<Kv> params;
   params.q = args.q.data();
   params.batch = StageBatch(*args.batch);
   params.kv = {kv.data, kv.kv_heads, kv.head_dim};
@@ -303,14 +324,13 @@ AttentionParams<Kv, Out> CudaBackend::AttentionParamsOf(const PagedAttentionArgs
   params.rule = {.scale = args.scale, .softcap = args.softcap, .window = args.window};
   params.sinks = OrNull(args.sinks);
   params.alibi_slopes = OrNull(args.alibi_slopes);
-  params.output = AsRows(args.output).data<Out>();
-  params.output_stride = AsRows(args.output).stride();
+  params.output = AsRows(args.output).rows();
   params.log_sum_exp = args.log_sum_exp.empty() ? nullptr : args.log_sum_exp.data();
   return params;
 }
 
-void CudaBackend::DecodeSlice(const PagedBatch& batch, std::span<const int32_t> sequences,
-                              MatrixAttentionParams params) {
+void CudaBackend::Decode(const PagedBatch& batch, std::span<const int32_t> sequences,
+                         MatrixAttentionParams params) {
   const size_t tile_bytes = static_cast<size_t>(params.heads) *
                             static_cast<size_t>(params.kv.head_dim + 2) * sizeof(float);
   for (size_t begin = 0; begin < sequences.size();) {
@@ -336,7 +356,7 @@ void CudaBackend::DecodeSlice(const PagedBatch& batch, std::span<const int32_t> 
 
 void CudaBackend::MatrixAttention(const PagedAttentionArgs& args) {
   const PagedBatch& batch = *args.batch;
-  auto params = AttentionParamsOf<__nv_bfloat16, __nv_bfloat16>(args);
+  auto params = AttentionParamsOf<__nv_bfloat16>(args);
   decoding_.clear();
   prefilling_.clear();
   for (int s = 0; s < batch.sequences(); ++s) {
@@ -349,23 +369,82 @@ void CudaBackend::MatrixAttention(const PagedAttentionArgs& args) {
   params.sequences = staging_.Stage(std::span<const int32_t>(prefilling_));
   params.sequence_count = static_cast<int>(prefilling_.size());
   PrefillAttention(params, stream_);
-  DecodeSlice(batch, decoding_, params);
+  Decode(batch, decoding_, params);
+}
+
+bool CudaBackend::UsesMatrixAttention(const KvStorageSpec& spec) const {
+  return spec.dtype == DType::kBF16 && numerics() == Numerics::kFast &&
+         HasMatrixAttention(spec.head_dim);
 }
 
 void CudaBackend::DoPagedAttention(const PagedAttentionArgs& args) {
   const KvStorageSpec& spec = args.kv->spec();
-  const bool is_f32 = spec.dtype == DType::kF32;
-  if (!is_exact() && !is_f32 && HasMatrixAttention(spec.head_dim)) {
+  if (spec.dtype == DType::kF32) {
+    ScalarAttention(AttentionParamsOf<float>(args), stream_);
+  } else if (UsesMatrixAttention(spec)) {
     MatrixAttention(args);
-  } else if (is_exact() && is_f32) {
-    ScalarAttention(AttentionParamsOf<float, float>(args), stream_);
-  } else if (is_exact()) {
-    ScalarAttention(AttentionParamsOf<__nv_bfloat16, float>(args), stream_);
-  } else if (is_f32) {
-    ScalarAttention(AttentionParamsOf<float, __nv_bfloat16>(args), stream_);
   } else {
-    ScalarAttention(AttentionParamsOf<__nv_bfloat16, __nv_bfloat16>(args), stream_);
+    ScalarAttention(AttentionParamsOf<__nv_bfloat16>(args), stream_);
   }
+}
+
+template <class Kv>
+void CudaBackend::AttentionRowsAs(const AttentionRowsArgs& args) {
+  const PagedKv<Kv> kv = AsKv(args.kv).Layer<Kv>(0);
+  AttentionRowsParams<Kv> params;
+  params.q = args.q.data();
+  params.log_sum_exp = args.log_sum_exp.data();
+  params.row_capacity = args.row_capacity;
+  params.batch = StageBatch(*args.batch);
+  params.kv = {kv.data, kv.kv_heads, kv.head_dim};
+  params.layer_elements = CudaKv::LayerElements(args.kv->spec());
+  params.heads = args.num_heads;
+  params.rule = {.scale = args.scale, .softcap = args.softcap};
+  params.windows = staging_.Stage(args.windows);
+  params.alibi_slopes = OrNull(args.alibi_slopes);
+  params.rounds_queries = UsesMatrixAttention(args.kv->spec());
+  params.items = staging_.Stage(args.items);
+  params.item_count = static_cast<int>(args.items.size());
+  params.stage = args.stage;
+  params.key_columns = args.key_columns;
+  params.output = args.output.data();
+  cuda::AttentionRows(params, stream_);
+}
+
+void CudaBackend::DoAttentionRows(const AttentionRowsArgs& args) {
+  if (args.kv->spec().dtype == DType::kF32) {
+    AttentionRowsAs<float>(args);
+  } else {
+    AttentionRowsAs<__nv_bfloat16>(args);
+  }
+}
+
+void CudaBackend::DoAttentionReduce(const AttentionReduceArgs& args) {
+  AttentionReduceParams params;
+  params.input = args.input.data();
+  params.count = static_cast<int>(args.rows.size());
+  params.key_columns = args.key_columns;
+  params.members = args.members;
+  params.combine = args.combine;
+  params.rows = staging_.Stage(args.rows);
+  params.log_sum_exp = OrNull(args.log_sum_exp);
+  params.combined = args.combined.data();
+  if (args.combined.empty()) {
+    params.combined = static_cast<float*>(workspace_.Reserve(
+        args.rows.size() * static_cast<size_t>(args.key_columns) * sizeof(float)));
+  }
+  params.stats = args.stats.data();
+  params.top_k = args.top_k;
+  params.top_ranges = staging_.Stage(args.top_ranges);
+  params.top_range_count = static_cast<int>(args.top_ranges.size());
+  params.top_keys = args.top_keys.data();
+  params.top_values = args.top_values.data();
+  params.tail_mass = args.tail_mass.data();
+  params.span_ranges = staging_.Stage(args.span_ranges);
+  params.span_begin = staging_.Stage(args.span_begin);
+  params.spans = args.span_begin.empty() ? 0 : static_cast<int>(args.span_begin.size()) - 1;
+  params.span_mass = args.span_mass.data();
+  cuda::AttentionReduce(params, stream_);
 }
 
 void CudaBackend::DoGatherRows(const GatherRowsArgs& args) {

@@ -61,7 +61,7 @@ std::vector<PieceSource> PiecesOf(const MatrixSource& source, Numerics numerics)
     if (source.layout == RowLayout::kGateUp) piece.outputs /= 2;
     if (numerics == Numerics::kExact) continue;
     piece.format = FormatFor(piece.dtypes);
-    if (source.layout == RowLayout::kGateUp) {
+    if (source.layout == RowLayout::kGateUp && piece.format != WeightFormat::kF32Columns) {
       const std::span<const SourceRow> rows(piece.rows);
       const auto half = static_cast<size_t>(piece.outputs);
       piece.rows = InterleaveGateUp(rows.first(half), rows.subspan(half));
@@ -143,13 +143,24 @@ size_t CudaMatrix::bytes() const {
   return sum;
 }
 
-int CudaRows::Stride(int columns) {
-  return (columns + kBlockColumns - 1) / kBlockColumns * kBlockColumns;
+bool CudaMatrix::is_f32() const {
+  return std::ranges::all_of(pieces_, [](const Piece& piece) {
+    return piece.weights.format == WeightFormat::kF32Columns;
+  });
 }
 
-size_t CudaRows::Bytes(const RowBufferSpec& spec, Numerics numerics) {
-  const size_t element = numerics == Numerics::kExact ? sizeof(float) : sizeof(__nv_bfloat16);
-  return static_cast<size_t>(spec.max_rows) * static_cast<size_t>(Stride(spec.columns)) * element;
+absl::StatusOr<std::unique_ptr<RowBuffer>> CudaRows::Create(const RowBufferSpec& spec,
+                                                            cudaStream_t stream) {
+  const bool is_f32 = std::ranges::all_of(spec.consumers, [](const PackedMatrix* consumer) {
+    return static_cast<const CudaMatrix&>(*consumer).is_f32();
+  });
+  const int stride = (spec.columns + kBlockColumns - 1) / kBlockColumns * kBlockColumns;
+  const size_t element = is_f32 ? sizeof(float) : sizeof(__nv_bfloat16);
+  absl::StatusOr<Buffer> values = AllocateDevice(
+      static_cast<size_t>(spec.max_rows) * static_cast<size_t>(stride) * element, stream);
+  if (!values.ok()) return values.status();
+  const DeviceRows rows{.data = values->As<std::byte>().data(), .stride = stride, .is_f32 = is_f32};
+  return std::unique_ptr<RowBuffer>(new CudaRows(spec, rows, *std::move(values)));
 }
 
 size_t CudaKv::LayerElements(const KvStorageSpec& spec) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/device_weights.h"
 #include "kernels/cuda/paged_layout.h"
 
@@ -35,6 +36,7 @@ class CudaMatrix final : public PackedMatrix {
                                                               cudaStream_t stream);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
+  bool is_f32() const;  // All pieces multiply in f32.
   size_t bytes() const override;
 
  private:
@@ -44,22 +46,18 @@ class CudaMatrix final : public PackedMatrix {
   std::vector<Piece> pieces_;
 };
 
-// bf16 rows, or f32 rows with exact numerics. Padding is zero and stays so.
+// f32 rows where all readers multiply in f32, else bf16 rows.
 class CudaRows final : public RowBuffer {
  public:
-  CudaRows(const RowBufferSpec& spec, Buffer values)
-      : RowBuffer(spec.max_rows, spec.columns), values_(std::move(values)) {}
-
-  static int Stride(int columns);
-  static size_t Bytes(const RowBufferSpec& spec, Numerics numerics);
-
-  int stride() const { return Stride(columns()); }
-  template <class T>
-  T* data() const {
-    return values_.As<T>().data();
-  }
+  static absl::StatusOr<std::unique_ptr<RowBuffer>> Create(const RowBufferSpec& spec,
+                                                           cudaStream_t stream);
+  const DeviceRows& rows() const { return rows_; }
 
  private:
+  CudaRows(const RowBufferSpec& spec, const DeviceRows& rows, Buffer values)
+      : RowBuffer(spec.max_rows, spec.columns), rows_(rows), values_(std::move(values)) {}
+
+  DeviceRows rows_;
   Buffer values_;
 };
 

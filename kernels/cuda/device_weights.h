@@ -4,7 +4,7 @@
 // lane q of four owns columns 8q .. 8q + 7 of every block and finds them in 16-byte words, in an
 // order that feeds two steps of a matrix instruction without a shuffle. Per format:
 //   kBF16, kF16  [rows][columns] as they are
-//   kF32         [rows][blocks][2][32]: the value rounded to bf16, then what that lost, as bf16
+//   kF32Columns  [columns][rows], f32, neither padded nor cut into blocks
 //   kQ8_0        [rows][chunks][2 pairs of blocks][4 lanes][2 blocks][8 quants]
 //   kQ4_0, kQ4_1 [rows][chunks][4 lanes][4 blocks][8 quants, Q4Position()], 16 bytes per lane
 // Scales and minima of quantised formats: [rows][chunks][4 blocks], f16. A chunk has four blocks.
@@ -19,13 +19,12 @@ inline constexpr int kQuantChunkBlocks = 4;
 inline constexpr int kQuantChunkColumns = kQuantChunkBlocks * kBlockColumns;
 
 enum class WeightFormat {
-  kF32,
   kF16,
   kBF16,
   kQ8_0,
   kQ4_0,
   kQ4_1,
-  kF32Columns,  // [columns][rows], f32, for exact numerics
+  kF32Columns,
 };
 
 struct DeviceWeights {
@@ -34,7 +33,7 @@ struct DeviceWeights {
   const __half* scales = nullptr;  // quantised formats
   const __half* minima = nullptr;  // kQ4_1
   int rows = 0;
-  int columns = 0;  // With padding; kF32Columns has none.
+  int columns = 0;  // With padding.
 
   __host__ __device__ int QuantChunks() const {
     return (columns + kQuantChunkColumns - 1) / kQuantChunkColumns;

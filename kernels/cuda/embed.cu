@@ -31,11 +31,6 @@ __device__ inline float WeightValue(const DeviceWeights& m, int row, int column)
       return __bfloat162float(static_cast<const __nv_bfloat16*>(m.values)[at]);
     case WeightFormat::kF16:
       return __half2float(static_cast<const __half*>(m.values)[at]);
-    case WeightFormat::kF32: {
-      const auto* high = static_cast<const __nv_bfloat16*>(m.values) +
-                         (at / kBlockColumns * 2 * kBlockColumns + at % kBlockColumns);
-      return __bfloat162float(high[0]) + __bfloat162float(high[kBlockColumns]);
-    }
     case WeightFormat::kF32Columns:
       return static_cast<const float*>(m.values)[static_cast<size_t>(column) * m.rows + row];
     default:
@@ -46,9 +41,15 @@ __device__ inline float WeightValue(const DeviceWeights& m, int row, int column)
 __global__ void __launch_bounds__(kThreads) EmbedKernel(EmbedParams p) {
   const int token = p.token_ids[blockIdx.x] - p.first_token;
   if (token < 0 || token >= p.table.rows) return;
+  const float* learned = nullptr;
+  if (p.position_table != nullptr) {
+    const int position = PlaceOf(p.batch, static_cast<int>(blockIdx.x)).position;
+    learned = p.position_table + static_cast<size_t>(position) * p.columns;
+  }
   float* output = p.output + static_cast<size_t>(blockIdx.x) * p.columns;
   for (int c = static_cast<int>(threadIdx.x); c < p.columns; c += kThreads) {
-    output[c] = p.scale * WeightValue(p.table, token, c);
+    const float value = p.scale * WeightValue(p.table, token, c);
+    output[c] = learned == nullptr ? value : value + learned[c];
   }
 }
 

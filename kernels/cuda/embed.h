@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device_weights.h"
+#include "kernels/cuda/paged_layout.h"
 
 namespace vitrine::cuda {
 
@@ -19,6 +20,8 @@ struct EmbedParams {
   int rows = 0;
   int columns = 0;
   float scale = 1.0f;
+  const float* position_table = nullptr;  // [positions, columns], or null
+  DeviceBatch batch;                      // Only read with a position table.
 };
 void Embed(const EmbedParams& params, cudaStream_t stream);
 

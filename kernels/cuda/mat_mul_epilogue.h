@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/mat_mul.h"
-#include "kernels/cuda/number.h"
+#include "kernels/cuda/portable.h"
 #include "kernels/cuda/weight_chunks.h"
 
 namespace vitrine::cuda {
@@ -11,8 +11,6 @@ namespace vitrine::cuda {
 template <class Launch>
 void DispatchChunk(WeightFormat format, Launch launch) {
   switch (format) {
-    case WeightFormat::kF32:
-      return launch.template operator()<F32Chunk>();
     case WeightFormat::kF16:
       return launch.template operator()<F16Chunk>();
     case WeightFormat::kBF16:
@@ -47,28 +45,27 @@ __device__ inline float Activate(Activation activation, float x) {
   return x;
 }
 
-template <class T>
-__device__ void StoreProduct(const MatMulParams<T>& p, int row, int output, float value) {
+__device__ inline void StoreProduct(const MatMulParams& p, int row, int output, float value) {
   if (output >= p.outputs) return;
   if (p.bias != nullptr) value += p.bias[output];
-  if (p.activated != nullptr) {
-    p.activated[static_cast<size_t>(row) * p.activated_stride + output] =
-        FromFloat<T>(Activate(p.activation, value));
+  if (p.output == nullptr) {
+    p.activated.Store(row, p.first_activated + output, Activate(p.activation, value));
     return;
   }
+  value *= p.output_scale;
+  if (p.softcap > 0) value = p.softcap * tanhf(value / p.softcap);
   float& target = p.output[static_cast<size_t>(row) * p.output_stride + output];
   target = p.add_to_output ? target + value : value;
 }
 
-template <class T>
-__device__ void StoreGated(const MatMulParams<T>& p, int row, int output, float gate, float up) {
+__device__ inline void StoreGated(const MatMulParams& p, int row, int output, float gate,
+                                  float up) {
   if (output >= p.outputs) return;
   if (p.bias != nullptr) {
     gate += p.bias[output];
     up += p.bias[p.outputs + output];
   }
-  p.activated[static_cast<size_t>(row) * p.activated_stride + output] =
-      FromFloat<T>(Activate(p.activation, gate) * up);
+  p.activated.Store(row, p.first_activated + output, Activate(p.activation, gate) * up);
 }
 
 }  // namespace vitrine::cuda

@@ -1,6 +1,6 @@
-// Matrix products in f32 for exact numerics: one thread per result, columns in ascending order,
-// fused multiply-adds. Weights are stored by column, so a warp reads 128 bytes in a row. Bound: 4
-// bytes per weight and row; not meant to be fast.
+// Matrix products in f32 for exact numerics and f32 weights: one thread per result, columns in
+// ascending order, fused multiply-adds. Weights are stored by column, so a warp reads 128 bytes in
+// a row. Bound: 4 bytes per weight and row; not meant to be fast.
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mat_mul.h"
@@ -11,17 +11,16 @@ namespace {
 
 constexpr int kThreads = 128;
 
-__device__ inline float Dot(const MatMulParams<float>& p, int row, int weight_row) {
-  const float* x = p.input + static_cast<size_t>(row) * p.input_stride;
+__device__ inline float Dot(const MatMulParams& p, int row, int weight_row) {
   const float* w = static_cast<const float*>(p.weights.values) + weight_row;
   float sum = 0;
   for (int c = 0; c < p.weights.columns; ++c) {
-    sum = __fmaf_rn(x[c], w[static_cast<size_t>(c) * p.weights.rows], sum);
+    sum = __fmaf_rn(p.input.Load(row, c), w[static_cast<size_t>(c) * p.weights.rows], sum);
   }
   return sum;
 }
 
-__global__ void __launch_bounds__(kThreads) MatMulExactKernel(MatMulParams<float> p) {
+__global__ void __launch_bounds__(kThreads) MatMulExactKernel(MatMulParams p) {
   const int output = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   if (output >= p.outputs) return;
@@ -34,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) MatMulExactKernel(MatMulParams<float
 
 }  // namespace
 
-void MatMulExact(const MatMulParams<float>& params, cudaStream_t stream) {
+void MatMulExact(const MatMulParams& params, cudaStream_t stream) {
   VITRINE_CHECK(params.weights.format == WeightFormat::kF32Columns);
   if (params.rows == 0) return;
   const dim3 grid(static_cast<unsigned>((params.outputs + kThreads - 1) / kThreads),

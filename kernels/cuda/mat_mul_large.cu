@@ -11,8 +11,6 @@
 namespace vitrine::cuda {
 namespace {
 
-using Params = MatMulParams<__nv_bfloat16>;
-
 constexpr int kWarps = 8, kThreads = kWarps * 32, kWarpOutputs = 16, kOutputs = 128, kRows = 64;
 constexpr int kTiles = kRows / 8;
 
@@ -25,18 +23,19 @@ struct Stage {
 
 // Starts the copy of one chunk; what lies outside the activations becomes zero.
 template <int kBlocks>
-__device__ void LoadStage(Stage<kBlocks>& stage, const Params& p, int row0, int chunk) {
+__device__ void LoadStage(Stage<kBlocks>& stage, const MatMulParams& p, int row0, int chunk) {
   constexpr int kVectors = kBlockColumns / 8;
+  const auto* input = static_cast<const __nv_bfloat16*>(p.input.data);
   for (int i = static_cast<int>(threadIdx.x); i < kBlocks * kRows * kVectors; i += kThreads) {
     const int b = i / (kRows * kVectors), r = i / kVectors % kRows, v = i % kVectors;
     const int column = (chunk * kBlocks + b) * kBlockColumns + v * 8;
     const bool valid = row0 + r < p.rows && column < p.weights.columns;
-    const size_t at = valid ? static_cast<size_t>(row0 + r) * p.input_stride + column : 0;
-    gpu::CpAsync16(&stage.x[b][r][v * 8], p.input + at, valid);
+    const size_t at = valid ? static_cast<size_t>(row0 + r) * p.input.stride + column : 0;
+    gpu::CpAsync16(&stage.x[b][r][v * 8], input + at, valid);
   }
 }
 
-__device__ inline void StoreTile(const Params& p, const float (&total)[kTiles][4], int row0,
+__device__ inline void StoreTile(const MatMulParams& p, const float (&total)[kTiles][4], int row0,
                                  int first) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   GPU_UNROLL
@@ -56,7 +55,7 @@ __device__ inline void StoreTile(const Params& p, const float (&total)[kTiles][4
 }
 
 template <class Chunk>
-__global__ void __launch_bounds__(kThreads) MatMulLargeKernel(Params p) {
+__global__ void __launch_bounds__(kThreads) MatMulLargeKernel(MatMulParams p) {
   GPU_SHARED(stages, Stage<Chunk::kBlocks>[2]);
   constexpr int kChunkColumns = Chunk::kBlocks * kBlockColumns;
   const DeviceWeights& m = p.weights;
@@ -109,7 +108,8 @@ __global__ void __launch_bounds__(kThreads) MatMulLargeKernel(Params p) {
 
 }  // namespace
 
-void MatMulLarge(const MatMulParams<__nv_bfloat16>& params, cudaStream_t stream) {
+void MatMulLarge(const MatMulParams& params, cudaStream_t stream) {
+  VITRINE_CHECK(!params.input.is_f32);
   if (params.rows == 0) return;
   const dim3 grid(static_cast<unsigned>((params.weights.rows + kOutputs - 1) / kOutputs),
                   static_cast<unsigned>((params.rows + kRows - 1) / kRows));

@@ -11,13 +11,11 @@
 namespace vitrine::cuda {
 namespace {
 
-using Params = MatMulParams<__nv_bfloat16>;
-
 constexpr int kWarps = kColumnRanges, kThreads = kWarps * 32, kOutputs = 16;
 
 // Adds the ranges in order; one thread per (weight row, activation row).
 template <int kRows>
-__device__ void Finish(const float (&partial)[kWarps][kOutputs][kRows + 1], const Params& p) {
+__device__ void Finish(const float (&partial)[kWarps][kOutputs][kRows + 1], const MatMulParams& p) {
   const int r = static_cast<int>(threadIdx.x) % kOutputs;
   const int row = static_cast<int>(threadIdx.x) / kOutputs;
   const int first = static_cast<int>(blockIdx.x) * kOutputs;
@@ -36,7 +34,7 @@ __device__ void Finish(const float (&partial)[kWarps][kOutputs][kRows + 1], cons
 
 // kTiles: groups of eight rows of activations.
 template <class Chunk, int kTiles>
-__global__ void __launch_bounds__(kThreads) MatMulSmallKernel(Params p) {
+__global__ void __launch_bounds__(kThreads) MatMulSmallKernel(MatMulParams p) {
   GPU_SHARED(partial, float[kWarps][kOutputs][kTiles * 8 + 1]);
   constexpr int kChunkColumns = Chunk::kBlocks * kBlockColumns;
   const DeviceWeights& m = p.weights;
@@ -51,11 +49,12 @@ __global__ void __launch_bounds__(kThreads) MatMulSmallKernel(Params p) {
   if (begin < end) w.Load(m, rows, begin, q);
   gpu::WaitForPrevious();  // Weights never change; activations do.
 
+  const auto* input = static_cast<const __nv_bfloat16*>(p.input.data);
   const __nv_bfloat16* x[kTiles];
   GPU_UNROLL
   for (int t = 0; t < kTiles; ++t) {
     const int row = t * 8 + lane / 4;
-    x[t] = row < p.rows ? p.input + static_cast<size_t>(row) * p.input_stride : nullptr;
+    x[t] = row < p.rows ? input + static_cast<size_t>(row) * p.input.stride : nullptr;
   }
   float acc[kTiles][4] = {};
   for (int chunk = begin; chunk < end; ++chunk) {
@@ -87,8 +86,9 @@ __global__ void __launch_bounds__(kThreads) MatMulSmallKernel(Params p) {
 
 }  // namespace
 
-void MatMulSmall(const MatMulParams<__nv_bfloat16>& params, cudaStream_t stream) {
+void MatMulSmall(const MatMulParams& params, cudaStream_t stream) {
   VITRINE_CHECK_LE(params.rows, kMaxSmallRows);
+  VITRINE_CHECK(!params.input.is_f32);
   if (params.rows == 0) return;
   const int blocks = (params.weights.rows + kOutputs - 1) / kOutputs;
   const gpu::LaunchConfig config{.grid = dim3(static_cast<unsigned>(blocks)),

@@ -2,7 +2,6 @@
 // (4 + 2) bytes at copy bandwidth; launch-bound at decode sizes.
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/number.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/rms_norm.h"
 
@@ -11,11 +10,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams<T> p) {
+__global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams p) {
   GPU_SHARED(scratch, float[kThreads / 32]);
   const float* input = p.input + static_cast<size_t>(blockIdx.x) * p.columns;
-  T* output = p.output + static_cast<size_t>(blockIdx.x) * p.output_stride;
   gpu::WaitForPrevious();
   float squares = 0;
   for (int c = static_cast<int>(threadIdx.x); c < p.columns; c += kThreads) {
@@ -24,24 +21,20 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams<T> p) {
   squares = gpu::BlockSum<kThreads>(squares, scratch);
   const float scale = 1.0f / sqrtf(squares / static_cast<float>(p.columns) + p.epsilon);
   for (int c = static_cast<int>(threadIdx.x); c < p.columns; c += kThreads) {
-    output[c] = FromFloat<T>(input[c] * scale * p.weight[c]);
+    p.output.Store(static_cast<int>(blockIdx.x), c, input[c] * scale * p.weight[c]);
   }
 }
 
 }  // namespace
 
-template <class T>
-void RmsNorm(const RmsNormParams<T>& params, cudaStream_t stream) {
+void RmsNorm(const RmsNormParams& params, cudaStream_t stream) {
   if (params.rows == 0) return;
-  CheckCuda(gpu::Launch(&RmsNormKernel<T>,
+  CheckCuda(gpu::Launch(&RmsNormKernel,
                         {.grid = dim3(static_cast<unsigned>(params.rows)),
                          .block = dim3(kThreads),
                          .stream = stream,
                          .overlap_previous = true},
                         params));
 }
-
-template void RmsNorm(const RmsNormParams<float>& params, cudaStream_t stream);
-template void RmsNorm(const RmsNormParams<__nv_bfloat16>& params, cudaStream_t stream);
 
 }  // namespace vitrine::cuda

@@ -2,20 +2,19 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/device_rows.h"
+
 namespace vitrine::cuda {
 
-// RmsNorm of kernels/rms_norm.h. T: float or __nv_bfloat16.
-template <class T>
+// RmsNorm of kernels/rms_norm.h.
 struct RmsNormParams {
   const float* input = nullptr;   // [rows, columns]
   const float* weight = nullptr;  // [columns]
-  T* output = nullptr;            // [rows, output_stride]
+  DeviceRows output;              // [rows, columns]
   int rows = 0;
   int columns = 0;
-  int output_stride = 0;
   float epsilon = 0.0f;
 };
-template <class T>
-void RmsNorm(const RmsNormParams<T>& params, cudaStream_t stream);
+void RmsNorm(const RmsNormParams& params, cudaStream_t stream);
 
 }  // namespace vitrine::cuda

@@ -3,6 +3,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/number.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/rope_write_kv.h"
 
 namespace vitrine::cuda {
@@ -10,45 +11,89 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// One head of a row before the rotation.
+struct Head {
+  const float* values;
+  const float* norm;  // Null: as it is.
+  float scale;
+
+  __device__ float At(int d) const {
+    return norm == nullptr ? values[d] : values[d] * scale * norm[d];
+  }
+};
+
 // Dimension `d` of a head after the rotation by the row's angles.
 template <class T>
-__device__ float Rotated(const RopeWriteKvParams<T>& p, const float* head, int d,
+__device__ float Rotated(const RopeWriteKvParams<T>& p, const Head& head, int d,
                          const float* cosines, const float* sines) {
-  if (d >= p.rotary_dim) return head[d];
+  if (d >= p.rotary_dim) return head.At(d);
   const int half = p.rotary_dim / 2;
   const int pair = p.interleaved ? d / 2 : d % half;
   const bool is_first = p.interleaved ? d % 2 == 0 : d < half;
   const int partner = p.interleaved ? d ^ 1 : (is_first ? d + half : d - half);
-  const float turned = head[partner] * sines[pair];
-  const float kept = head[d] * cosines[pair];
+  const float turned = head.At(partner) * sines[pair];
+  const float kept = head.At(d) * cosines[pair];
   return is_first ? kept - turned : kept + turned;
+}
+
+// 1 / rms of each group of `span` values, one warp per group.
+__device__ inline void NormScales(const float* values, int groups, int span, float epsilon,
+                                  float* scales) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  for (int g = warp; g < groups; g += kThreads / 32) {
+    float squares = 0;
+    for (int i = lane; i < span; i += 32) {
+      const float x = values[g * span + i];
+      squares = __fmaf_rn(x, x, squares);
+    }
+    squares = gpu::WarpSum(squares);
+    if (lane == 0) scales[g] = 1.0f / sqrtf(squares / static_cast<float>(span) + epsilon);
+  }
+}
+
+// Head `head` of the `heads` heads at `values`, normalised in `groups` groups.
+__device__ inline Head HeadOf(const float* values, int head, int heads, int dim, const float* norm,
+                              int groups, const float* scales) {
+  if (norm == nullptr) return {values + head * dim, nullptr, 1.0f};
+  const int together = heads / groups;
+  return {values + head * dim, norm + head % together * dim, scales[head / together]};
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<T> p) {
+  GPU_DYNAMIC_SHARED(raw);
+  auto* q_scales = reinterpret_cast<float*>(raw);
+  float* k_scales = q_scales + p.q_norm_groups;
   const int row = static_cast<int>(blockIdx.x);
   const RowPlace place = PlaceOf(p.batch, row);
-  const int dim = p.kv.head_dim, half = p.rotary_dim / 2;
-  const int all_heads = p.heads + 2 * p.kv.kv_heads;
+  const int dim = p.kv.head_dim, half = p.rotary_dim / 2, kv_heads = p.kv.kv_heads;
+  const int all_heads = p.heads + 2 * kv_heads;
   const float* cosines = p.cosines + static_cast<size_t>(place.position) * half;
   const float* sines = p.sines + static_cast<size_t>(place.position) * half;
-  const float* qkv = p.qkv + static_cast<size_t>(row) * all_heads * dim;
-  float* q = p.q + static_cast<size_t>(row) * p.heads * dim;
+  const float* q = p.qkv + static_cast<size_t>(row) * all_heads * dim;
+  const float* k = q + p.heads * dim;
+  const float* v = k + kv_heads * dim;
+  if (p.q_norm != nullptr) {
+    NormScales(q, p.q_norm_groups, p.heads / p.q_norm_groups * dim, p.norm_epsilon, q_scales);
+  }
+  if (p.k_norm != nullptr) {
+    NormScales(k, p.k_norm_groups, kv_heads / p.k_norm_groups * dim, p.norm_epsilon, k_scales);
+  }
+  __syncthreads();
+
   const int block = p.batch.block_table[static_cast<size_t>(place.sequence) * p.batch.max_blocks +
                                         place.position / kKvBlockTokens];
   T* slot = p.kv.data + p.kv.KeyOffset(block, 0) + place.position % kKvBlockTokens * dim;
-  for (int i = static_cast<int>(threadIdx.x); i < all_heads * dim; i += kThreads) {
-    const int head = i / dim, d = i % dim;
-    const int kv_head = (head - p.heads) % p.kv.kv_heads;
-    const float* source = qkv + head * dim;
-    if (head < p.heads) {
-      q[i] = Rotated(p, source, d, cosines, sines);
-    } else if (head < p.heads + p.kv.kv_heads) {
-      slot[kv_head * kKvBlockTokens * dim + d] =
-          FromFloat<T>(Rotated(p, source, d, cosines, sines));
-    } else {
-      slot[p.kv.ValueOffset() + kv_head * kKvBlockTokens * dim + d] = FromFloat<T>(source[d]);
-    }
+  float* q_out = p.q + static_cast<size_t>(row) * p.heads * dim;
+  for (int i = static_cast<int>(threadIdx.x); i < p.heads * dim; i += kThreads) {
+    const Head head = HeadOf(q, i / dim, p.heads, dim, p.q_norm, p.q_norm_groups, q_scales);
+    q_out[i] = Rotated(p, head, i % dim, cosines, sines);
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < kv_heads * dim; i += kThreads) {
+    const Head head = HeadOf(k, i / dim, kv_heads, dim, p.k_norm, p.k_norm_groups, k_scales);
+    T* target = slot + i / dim * kKvBlockTokens * dim + i % dim;
+    target[0] = FromFloat<T>(Rotated(p, head, i % dim, cosines, sines));
+    target[p.kv.ValueOffset()] = FromFloat<T>(v[i]);
   }
 }
 
@@ -57,9 +102,11 @@ __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<
 template <class T>
 void RopeWriteKv(const RopeWriteKvParams<T>& params, cudaStream_t stream) {
   if (params.batch.rows == 0) return;
+  const auto scales = static_cast<size_t>(params.q_norm_groups + params.k_norm_groups);
   CheckCuda(gpu::Launch(&RopeWriteKvKernel<T>,
                         {.grid = dim3(static_cast<unsigned>(params.batch.rows)),
                          .block = dim3(kThreads),
+                         .shared_bytes = scales * sizeof(float),
                          .stream = stream},
                         params));
 }

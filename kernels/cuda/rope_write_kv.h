@@ -17,6 +17,11 @@ struct RopeWriteKvParams {
   float* q = nullptr;  // [rows, heads, head_dim]
   int heads = 0;
   int rotary_dim = 0;
+  const float* q_norm = nullptr;  // [heads / q_norm_groups * head_dim], or null
+  const float* k_norm = nullptr;
+  int q_norm_groups = 0;  // 1 or heads: what is normalised together
+  int k_norm_groups = 0;  // 1 or kv_heads
+  float norm_epsilon = 0.0f;
   bool interleaved = false;  // Pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2).
 };
 template <class T>

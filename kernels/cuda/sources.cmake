@@ -2,13 +2,18 @@
 set(VITRINE_CUDA_KERNELS
   attention_decode
   attention_prefill
+  attention_reduce
+  attention_rows
   attention_scalar
   embed
   gather_rows
+  layer_norm
   mat_mul_exact
   mat_mul_large
   mat_mul_small
+  pack_rows
   rms_norm
+  rms_norm_add
   rope_write_kv
   sample)
 # Host code of the backend, which sees kernels through their launchers alone.

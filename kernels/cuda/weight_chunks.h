@@ -73,32 +73,6 @@ struct F16Chunk {
   }
 };
 
-struct F32Chunk {
-  static constexpr int kBlocks = 2, kTerms = 2;
-  static constexpr bool kScaled = false, kHasMin = false;
-  uint4 w[2][kBlocks][kTerms];
-
-  __device__ void Load(const DeviceWeights& m, const int (&rows)[2], int chunk, int q) {
-    const auto* base = static_cast<const __nv_bfloat16*>(m.values);
-    GPU_UNROLL
-    for (int b = 0; b < kBlocks; ++b) {
-      const int column = (chunk * kBlocks + b) * kBlockColumns;
-      GPU_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        GPU_UNROLL
-        for (int t = 0; t < kTerms; ++t) {
-          const size_t at = (static_cast<size_t>(rows[r]) * m.columns + column) * kTerms +
-                            t * kBlockColumns + q * 8;
-          w[r][b][t] = column < m.columns ? LoadStream(base + at) : make_uint4(0, 0, 0, 0);
-        }
-      }
-    }
-  }
-  __device__ Fragments Block(int b, int term) const {
-    return FragmentsOf(w[0][b][term], w[1][b][term]);
-  }
-};
-
 // Four f16 values of a chunk, one per block.
 struct BlockHalves {
   uint2 bits;

@@ -15,31 +15,13 @@ constexpr int kGatedGroup = 8;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-void Put16(std::byte* target, uint16_t bits) { std::memcpy(target, &bits, sizeof bits); }
-
 uint16_t Get16(const std::byte* source) {
   uint16_t bits;
   std::memcpy(&bits, source, sizeof bits);
   return bits;
 }
 
-// Where one row of 16-bit or 32-bit values goes.
-void PackFloatRow(WeightFormat format, std::span<const float> values, std::byte* row) {
-  for (size_t c = 0; c < values.size(); ++c) {
-    const float value = values[c];
-    if (format == WeightFormat::kF16) {
-      Put16(row + c * 2, F16FromFloat(value));
-    } else if (format == WeightFormat::kBF16) {
-      Put16(row + c * 2, Bf16FromFloat(value));
-    } else {
-      const size_t at = c / kBlockColumns * 2 * kBlockColumns + c % kBlockColumns;
-      const uint16_t high = Bf16FromFloat(value);
-      Put16(row + at * 2, high);
-      Put16(row + (at + kBlockColumns) * 2, Bf16FromFloat(value - FloatFromBf16(high)));
-    }
-  }
-}
-
+// 16-bit floats.
 HostWeights PackFloats(WeightFormat format, std::span<const SourceRow> rows, int64_t columns) {
   HostWeights packed{.format = format,
                      .rows = static_cast<int>(rows.size()),
@@ -47,14 +29,18 @@ HostWeights PackFloats(WeightFormat format, std::span<const SourceRow> rows, int
                      .values = {},
                      .scales = {},
                      .minima = {}};
-  const size_t row_bytes =
-      static_cast<size_t>(packed.columns) * (format == WeightFormat::kF32 ? 4 : 2);
+  const size_t row_bytes = static_cast<size_t>(packed.columns) * sizeof(uint16_t);
   packed.values.resize(rows.size() * row_bytes);
   std::vector<float> values(static_cast<size_t>(columns));
   for (size_t r = 0; r < rows.size(); ++r) {
     if (rows[r].data == nullptr) continue;
     DequantizeRow(rows[r].dtype, rows[r].data, columns, values.data());
-    PackFloatRow(format, values, packed.values.data() + r * row_bytes);
+    std::byte* row = packed.values.data() + r * row_bytes;
+    for (size_t c = 0; c < values.size(); ++c) {
+      const bool is_f16 = format == WeightFormat::kF16;
+      const uint16_t bits = is_f16 ? F16FromFloat(values[c]) : Bf16FromFloat(values[c]);
+      std::memcpy(row + c * sizeof bits, &bits, sizeof bits);
+    }
   }
   return packed;
 }
@@ -130,7 +116,7 @@ HostWeights PackBlocks(WeightFormat format, std::span<const SourceRow> rows, int
 WeightFormat FormatOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-      return WeightFormat::kF32;
+      return WeightFormat::kF32Columns;
     case DType::kBF16:
       return WeightFormat::kBF16;
     case DType::kQ8_0:
@@ -151,14 +137,13 @@ WeightFormat FormatFor(std::span<const DType> dtypes) {
   const WeightFormat first = FormatOf(dtypes[0]);
   const auto is_first = [&](DType dtype) { return FormatOf(dtype) == first; };
   if (std::ranges::all_of(dtypes, is_first)) return first;
-  // BF16 has values that F16 lacks; F32, as two bf16 terms, holds all of both.
+  // BF16 has values that F16 lacks; F32 holds all of both.
   const auto is_wide = [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; };
-  return std::ranges::any_of(dtypes, is_wide) ? WeightFormat::kF32 : WeightFormat::kF16;
+  return std::ranges::any_of(dtypes, is_wide) ? WeightFormat::kF32Columns : WeightFormat::kF16;
 }
 
 HostWeights PackRows(WeightFormat format, std::span<const SourceRow> rows, int64_t columns) {
   switch (format) {
-    case WeightFormat::kF32:
     case WeightFormat::kF16:
     case WeightFormat::kBF16:
       return PackFloats(format, rows, columns);

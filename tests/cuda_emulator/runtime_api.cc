@@ -14,6 +14,8 @@ using vitrine::emu::DeviceMutex, vitrine::emu::SetError;
 
 namespace {
 
+constexpr size_t kTotalMemory = size_t{1} << 30;
+
 cudaError_t EnqueueCopy(void* dst, const void* src, size_t bytes, cudaStream_t stream) {
   Lock lock(DeviceMutex());
   if (!vitrine::emu::IsWithinAllocation(dst, bytes) ||
@@ -69,10 +71,9 @@ cudaError_t cudaMemset(void* dst, int value, size_t bytes) {
   return cudaMemsetAsync(dst, value, bytes, nullptr);
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  constexpr size_t kTotal = size_t{1} << 30;
   Lock lock(DeviceMutex());
-  *total_bytes = kTotal;
-  *free_bytes = kTotal - std::min(kTotal, vitrine::emu::AllocatedBytes());
+  *total_bytes = kTotalMemory;
+  *free_bytes = kTotalMemory - std::min(kTotalMemory, vitrine::emu::AllocatedBytes());
   return cudaSuccess;
 }
 
@@ -190,6 +191,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     default:
       return SetError(cudaErrorNotSupported);
   }
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return SetError(cudaErrorInvalidDevice);
+  *properties = {};
+  strcpy(properties->name, "emulated device");
+  properties->major = 8;
+  properties->multiProcessorCount = 4;
+  properties->totalGlobalMem = kTotalMemory;
+  return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return vitrine::emu::TakeLastError(); }
 cudaError_t cudaPeekAtLastError() { return vitrine::emu::LastError(); }
