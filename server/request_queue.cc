@@ -105,7 +105,8 @@ RequestQueue::Load RequestQueue::load() const {
 }
 
 void SetRetryAfter(absl::Status& status, int64_t micros) {
-  status.SetPayload(kRetryAfter, absl::Cord(absl::StrCat(micros)));
+  const std::string text = absl::StrCat(micros);
+  status.SetPayload(kRetryAfter, absl::Cord(text));
 }
 
 std::optional<int64_t> RetryAfterMicros(const absl::Status& status) {

@@ -88,7 +88,8 @@ class GrpcServerTest : public testing::Test {
                      .context_length = context,
                      .vocabulary = tokenizer_.vocabulary()});
     runner_->before_step = [this](const Batch&) {
-      while (is_frozen_) std::this_thread::sleep_for(milliseconds(1));
+      while (is_frozen_ || tokens_allowed_ == 0) std::this_thread::sleep_for(milliseconds(1));
+      if (tokens_allowed_ > 0) --tokens_allowed_;
       std::this_thread::sleep_for(std::chrono::microseconds(step_us_));
     };
     runner_->is_broken = [this](const SampleRow& row) {
@@ -177,6 +178,7 @@ class GrpcServerTest : public testing::Test {
   std::atomic<bool> is_frozen_ = false;
   std::atomic<bool> is_warm_ = false;
   std::atomic<int> step_us_ = 0;
+  std::atomic<int> tokens_allowed_ = -1;  // Steps that may still run; -1: any number.
   uint64_t expected_failures_ = 0;
   std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
