@@ -2,6 +2,7 @@
 // vocabulary has every byte, so that nothing is lost.
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "model/detokenizer.h"
 #include "model/gguf.h"
 #include "model/tokenizer.h"
@@ -30,6 +32,12 @@ std::string StandIn(int byte) {
   }
   if (code < 0x80) return {static_cast<char>(code)};
   return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
+}
+
+void Require(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  std::abort();
 }
 
 std::unique_ptr<vitrine::Tokenizer> MakeTokenizer(const char* rule) {
@@ -54,10 +62,10 @@ std::unique_ptr<vitrine::Tokenizer> MakeTokenizer(const char* rule) {
           .Header());
   static auto* const kParsed = new std::vector<std::unique_ptr<vitrine::GgufFile>>;
   auto file = vitrine::GgufFile::Parse(kFiles->back(), "fuzz.gguf");
-  if (!file.ok()) std::abort();
+  Require(file.status());
   kParsed->push_back(*std::move(file));
   auto tokenizer = vitrine::CreateTokenizer(*kParsed->back());
-  if (!tokenizer.ok()) std::abort();
+  Require(tokenizer.status());
   return *std::move(tokenizer);
 }
 
