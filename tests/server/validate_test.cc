@@ -1,0 +1,244 @@
+#include "server/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/field_error.h"
+#include "server/grpc_status.h"
+#include "server/request_queue.h"
+#include "tests/server/fake_runner.h"
+
+namespace vitrine::server {
+namespace {
+
+using Message = v1::GenerateRequest;
+using absl::StatusCode;
+
+class ValidateTest : public testing::Test {
+ protected:
+  absl::StatusOr<GenerationRequest> Validate(const std::function<void(Message&)>& change) {
+    Message message;
+    message.set_text("hello");
+    change(message);
+    return ValidateGenerate(message, model_, limits_);
+  }
+
+  FakeTokenizer tokenizer_;
+  ServedModel model_ = {.name = "fake",
+                        .tokenizer = &tokenizer_,
+                        .vocabulary = tokenizer_.vocabulary(),
+                        .context_length = 64,
+                        .kv_tokens = 1024,
+                        .longest_token = LongestToken(tokenizer_)};
+  RequestLimits limits_;
+};
+
+TEST_F(ValidateTest, EachBrokenRuleNamesItsField) {
+  struct Case {
+    const char* field;
+    std::function<void(Message&)> change;
+    const char* words = "";
+  };
+  const float nan = std::nanf("");
+  const std::vector<Case> cases = {
+      {"sampling.temperature", [&](Message& m) { m.mutable_sampling()->set_temperature(nan); }},
+      {"sampling.temperature", [](Message& m) { m.mutable_sampling()->set_temperature(-1); },
+       "[0, 100]"},
+      {"sampling.temperature",
+       [](Message& m) { m.mutable_sampling()->set_temperature(HUGE_VALF); }},
+      {"sampling.top_k", [](Message& m) { m.mutable_sampling()->set_top_k(-2); }, "-2"},
+      {"sampling.top_p", [](Message& m) { m.mutable_sampling()->set_top_p(0); }, "(0, 1]"},
+      {"sampling.top_p", [](Message& m) { m.mutable_sampling()->set_top_p(1.0000001f); }},
+      {"sampling.min_p", [](Message& m) { m.mutable_sampling()->set_min_p(1); }, "[0, 1)"},
+      {"sampling.typical_p", [](Message& m) { m.mutable_sampling()->set_typical_p(0.5f); },
+       "not supported yet"},
+      {"sampling.repetition_penalty",
+       [](Message& m) { m.mutable_sampling()->set_repetition_penalty(0); }},
+      {"sampling.repetition_penalty",
+       [](Message& m) { m.mutable_sampling()->set_repetition_penalty(1.1f); }, "not supported yet"},
+      {"sampling.presence_penalty",
+       [](Message& m) { m.mutable_sampling()->set_presence_penalty(3); }},
+      {"sampling.frequency_penalty",
+       [](Message& m) { m.mutable_sampling()->set_frequency_penalty(1); }, "not supported yet"},
+      {"sampling.penalty_window", [](Message& m) { m.mutable_sampling()->set_penalty_window(5); }},
+      {"sampling.logit_bias", [](Message& m) { m.mutable_sampling()->add_logit_bias(); }},
+      {"sampling.allowed_token_ids",
+       [](Message& m) { m.mutable_sampling()->add_allowed_token_ids(1); }},
+      {"sampling.banned_token_ids",
+       [](Message& m) { m.mutable_sampling()->add_banned_token_ids(1); }},
+      {"stop.min_tokens", [](Message& m) { m.mutable_stop()->set_min_tokens(1); }},
+      {"stop.stop_strings", [](Message& m) { m.mutable_stop()->add_stop_strings(""); }, "1 to 256"},
+      {"stop.stop_strings",
+       [](Message& m) { m.mutable_stop()->add_stop_strings(std::string(257, 'x')); }, "257"},
+      {"stop.stop_strings",
+       [](Message& m) {
+         for (int i = 0; i < 17; ++i) m.mutable_stop()->add_stop_strings("x");
+       },
+       "at most 16, are 17"},
+      {"stop.stop_token_ids", [](Message& m) { m.mutable_stop()->add_stop_token_ids(20'000); },
+       "20000"},
+      {"stop.time_limit", [](Message& m) { m.mutable_stop()->mutable_time_limit(); }},
+      {"stop.time_limit",
+       [](Message& m) { m.mutable_stop()->mutable_time_limit()->set_seconds(-1); }},
+      {"output.logprobs", [](Message& m) { m.mutable_output()->set_logprobs(0); }},
+      {"output.logprobs_mode",
+       [](Message& m) { m.mutable_output()->set_logprobs_mode(v1::LOGPROBS_MODE_RAW); }},
+      {"output.prompt_logprobs", [](Message& m) { m.mutable_output()->set_prompt_logprobs(1); }},
+      {"output.n", [](Message& m) { m.mutable_output()->set_n(0); }, "[1, 8]"},
+      {"output.n", [](Message& m) { m.mutable_output()->set_n(1'000'000); }, "[1, 8]"},
+      {"output.n", [](Message& m) { m.mutable_output()->set_n(2); }, "not supported yet"},
+      {"stop.stop_strings",
+       [](Message& m) {
+         m.mutable_output()->set_return_token_ids_only(true);
+         m.mutable_stop()->add_stop_strings("x");
+       }},
+      {"cache_salt", [](Message& m) { m.set_cache_salt(std::string(65, 's')); }},
+      {"client_request_id", [](Message& m) { m.set_client_request_id("two\nlines"); }},
+      {"client_request_id", [](Message& m) { m.set_client_request_id(std::string(129, 'c')); }},
+      {"text", [](Message& m) { m.set_text("ab\xFF"); }, "byte 2"},
+      {"text", [](Message& m) { m.set_text(std::string(1 << 20, 'x')); }, "at most 64"},
+      {"prompt", [](Message& m) { m.set_text(std::string(64, 'x')); }, "65 tokens"},
+      {"prompt", [](Message& m) { m.set_text(std::string(63, 'x')); }, "no room"},
+      {"prompt", [](Message& m) { m.clear_text(); }},
+      {"chat", [](Message& m) { m.mutable_chat(); }, "not supported yet"},
+      {"token_ids", [](Message& m) { m.mutable_token_ids(); }},
+      {"token_ids.ids[1]",
+       [](Message& m) {
+         m.mutable_token_ids()->add_ids(5);
+         m.mutable_token_ids()->add_ids(1'000'000);
+       }},
+      {"parse_special",
+       [](Message& m) {
+         m.mutable_token_ids()->add_ids(5);
+         m.set_parse_special(true);
+       }},
+  };
+  for (const Case& c : cases) {
+    const absl::Status status = Validate(c.change).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.field;
+    EXPECT_EQ(FieldOf(status), c.field) << status;
+    EXPECT_NE(std::string(status.message()).find(c.words), std::string::npos) << status;
+  }
+}
+
+TEST_F(ValidateTest, NeutralValuesOfLaterFeaturesAreHonoured) {
+  EXPECT_TRUE(Validate([](Message& m) {
+                auto& s = *m.mutable_sampling();
+                s.set_typical_p(1);
+                s.set_repetition_penalty(1);
+                s.set_presence_penalty(-0.0f);
+                s.set_frequency_penalty(0);
+                s.set_penalty_window(-1);
+                m.mutable_stop()->set_min_tokens(0);
+                m.mutable_output()->set_n(1);
+              }).ok());
+}
+
+TEST_F(ValidateTest, UnknownFieldsAreRefusedAtAnyDepth) {
+  EXPECT_FALSE(Validate([](Message& m) {
+                 m.GetReflection()->MutableUnknownFields(&m)->AddVarint(999, 1);
+               }).ok());
+  const absl::Status nested = Validate([](Message& m) {
+                                auto& s = *m.mutable_sampling();
+                                s.GetReflection()->MutableUnknownFields(&s)->AddVarint(77, 1);
+                              }).status();
+  EXPECT_NE(std::string(nested.message()).find("77"), std::string::npos);
+}
+
+TEST_F(ValidateTest, LengthsOfCase55) {
+  struct Case {
+    int prompt;  // Tokens, begin token included.
+    std::optional<uint32_t> max_tokens;
+    int length;  // 0: refused.
+    bool is_context;
+  };
+  const std::vector<Case> cases = {
+      {62, 0, 62, false},          {62, 1, 63, false},          {62, 2, 64, false},
+      {62, 3, 64, true},           {63, 0, 63, false},          {63, 1, 64, false},
+      {63, 2, 64, true},           {63, {}, 64, true},          {64, 0, 64, false},
+      {64, 1, 0, false},           {64, {}, 0, false},          {65, 0, 0, false},
+      {10, 0x7fffffffu, 64, true}, {10, 0xffffffffu, 64, true},
+  };
+  for (const Case& c : cases) {
+    const auto request = Validate([&](Message& m) {
+      m.set_text(std::string(static_cast<size_t>(c.prompt - 1), 'x'));
+      if (c.max_tokens) m.mutable_stop()->set_max_tokens(*c.max_tokens);
+    });
+    EXPECT_EQ(request.ok(), c.length > 0) << c.prompt;
+    if (!request.ok()) continue;
+    EXPECT_EQ(request->stop.max_length, c.length) << c.prompt;
+    EXPECT_EQ(request->stop.max_length_is_context, c.is_context) << c.prompt;
+  }
+}
+
+TEST_F(ValidateTest, APoolSmallerThanTheContext) {
+  model_.kv_tokens = 32;
+  const auto ask = [&](int prompt, std::optional<uint32_t> max_tokens) {
+    return Validate([&](Message& m) {
+      m.set_text(std::string(static_cast<size_t>(prompt - 1), 'x'));
+      if (max_tokens) m.mutable_stop()->set_max_tokens(*max_tokens);
+    });
+  };
+  EXPECT_EQ(ask(20, 13)->stop.max_length, 33);  // The last token is never stored.
+  EXPECT_EQ(ask(20, 14).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(ask(20, {})->stop.max_length, 33);
+  EXPECT_EQ(ask(33, {}).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(ValidateTest, OtherStatuses) {
+  EXPECT_EQ(Validate([](Message& m) { m.set_model("other"); }).status().code(),
+            StatusCode::kNotFound);
+  EXPECT_TRUE(Validate([](Message& m) { m.set_model("fake"); }).ok());
+  EXPECT_EQ(Validate([](Message& m) { m.mutable_attention(); }).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ValidateTest, EmptyTextStartsFromTheBeginToken) {  // Case 54.
+  const auto request = Validate([](Message& m) { m.set_text(""); });
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->prompt, std::vector<TokenId>{tokenizer_.bos_id()});
+}
+
+TEST(GrpcStatus, TextAndDetailsAreBounded) {  // Case 81.
+  const grpc::Status status =
+      ToGrpcStatus(FieldError(std::string(5000, 'f'), std::string(100'000, 'x')));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message().size(), 512u);
+  EXPECT_LE(status.error_details().size(), 4096u);
+}
+
+TEST(RequestQueue, BothCapsAndTheDeadline) {  // Case 87.
+  RequestCounters counters;
+  RequestQueue queue({.max_requests = 2, .max_prompt_tokens = 10}, counters);
+  const auto request = [](size_t tokens, int64_t deadline_us = kNever) {
+    GenerationRequest native;
+    native.prompt.resize(tokens);
+    native.deadline_us = deadline_us;
+    return std::make_shared<ActiveRequest>("r", std::move(native), nullptr);
+  };
+  const auto first = request(6);
+  const auto second = request(4);
+  EXPECT_TRUE(queue.Push(first, 0).ok());
+  absl::Status refused = queue.Push(request(5), 0);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(RetryAfterMicros(refused).has_value());
+  EXPECT_TRUE(queue.Push(second, 0).ok());
+  EXPECT_EQ(queue.Push(request(0), 0).code(), StatusCode::kResourceExhausted);
+  // One starts every 100 ms: with one waiting, a deadline in 50 ms cannot be met.
+  queue.Leave(*first, /*started=*/true, 1'000'000);
+  EXPECT_TRUE(queue.Push(first, 0).ok());
+  queue.Leave(*second, /*started=*/true, 1'100'000);
+  EXPECT_FALSE(queue.Push(request(1, 1'150'000), 1'100'000).ok());
+  EXPECT_TRUE(queue.Push(request(1, 1'250'000), 1'100'000).ok());
+  queue.Close();
+  EXPECT_EQ(queue.Push(request(1), 0).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(counters.accepted, 4u);
+  EXPECT_EQ(counters.refused, 4u);
+}
+
+}  // namespace
+}  // namespace vitrine::server
