@@ -75,7 +75,7 @@ podman run --rm --network none "$base" true >"$work/log" 2>&1 ||
 model=$(docker/fetch_model.sh)
 
 step "image"
-podman build -q --pull=never --isolation chroot --format docker --build-arg "BASE=$base" \
+podman build --pull=never --isolation chroot --format docker --build-arg "BASE=$base" \
   -f docker/Dockerfile -t "$image" . >"$work/log" 2>&1 ||
   { tail -n 40 "$work/log"; fail "the image does not build"; }
 podman image inspect "$image" --format 'image: {{.Size}} bytes, user {{.User}}'
