@@ -25,7 +25,7 @@ struct Crossing {
 template <class WeightFunction, class TargetFunction>
 Crossing FindCrossing(std::span<const float> logits, WeightFunction weight,
                       TargetFunction target_of) {
-  std::array<uint64_t, kBins> bins;
+  std::array<uint64_t, kBins> bins = {};
   Crossing crossing;
   uint32_t prefix_mask = 0;
   uint64_t target = 0;

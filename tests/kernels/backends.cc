@@ -156,8 +156,12 @@ Weights RandomWeights(DType dtype, int64_t rows, int64_t columns, Random& random
     weights.bytes = random.Bytes(row_bytes * static_cast<size_t>(rows));
     const auto block_bytes = static_cast<size_t>(TraitsOf(dtype).block_bytes);
     for (size_t block = 0; block < weights.bytes.size(); block += block_bytes) {
+      float scale_value = 0;
       for (const size_t offset : HalfOffsets(dtype)) {
-        const auto scale = F16FromFloat(0.01f * random.Normal(1)[0]);
+        // Values of Q5_1 are spread around zero: its minimum is -15.5 scales.
+        const bool is_min = dtype == DType::kQ5_1 && offset == 2;
+        scale_value = is_min ? -15.5f * scale_value : 0.01f * random.Normal(1)[0];
+        const auto scale = F16FromFloat(scale_value);
         weights.bytes[block + offset] = std::byte{static_cast<uint8_t>(scale & 0xff)};
         weights.bytes[block + offset + 1] = std::byte{static_cast<uint8_t>(scale >> 8)};
       }
@@ -212,6 +216,11 @@ DeviceSpan<int32_t> Harness::Integers(int64_t count) {
   return buffers_.back().As<int32_t>();
 }
 
+DeviceSpan<uint32_t> Harness::Keys(int64_t count) {
+  buffers_.push_back(Value(backend_->Allocate(static_cast<size_t>(count) * sizeof(uint32_t))));
+  return buffers_.back().As<uint32_t>();
+}
+
 std::vector<float> Harness::Download(DeviceSpan<const float> values) {
   std::vector<float> host(values.size());
   backend_->CopyToHost(values, std::span<float>(host));
@@ -221,6 +230,12 @@ std::vector<float> Harness::Download(DeviceSpan<const float> values) {
 std::vector<int32_t> Harness::Download(DeviceSpan<const int32_t> values) {
   std::vector<int32_t> host(values.size());
   backend_->CopyToHost(values, std::span<int32_t>(host));
+  return host;
+}
+
+std::vector<uint32_t> Harness::Download(DeviceSpan<const uint32_t> values) {
+  std::vector<uint32_t> host(values.size());
+  backend_->CopyToHost(values, std::span<uint32_t>(host));
   return host;
 }
 

@@ -106,8 +106,14 @@ class Harness {
   DeviceSpan<float> Upload(std::span<const float> values);
   DeviceSpan<float> Zeros(int64_t count);
   DeviceSpan<int32_t> Integers(int64_t count);
+  DeviceSpan<uint32_t> Keys(int64_t count);
   std::vector<float> Download(DeviceSpan<const float> values);
   std::vector<int32_t> Download(DeviceSpan<const int32_t> values);
+  std::vector<uint32_t> Download(DeviceSpan<const uint32_t> values);
+  // `values`, or an empty span where there are none.
+  DeviceSpan<const float> UploadOptional(std::span<const float> values) {
+    return values.empty() ? DeviceSpan<const float>() : Upload(values);
+  }
 
   // Null where the backend refuses the type, which then must be an optional one.
   const PackedMatrix* Pack(const std::vector<const Weights*>& parts,

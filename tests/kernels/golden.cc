@@ -4,7 +4,6 @@
 #include <fstream>
 #include <limits>
 #include <stdexcept>
-#include <utility>
 
 #include "nlohmann/json.hpp"
 

@@ -71,6 +71,43 @@ TEST_P(MatMulTest, FloatTypesTakeAnyNumberOfColumns) {
   }
 }
 
+TEST_P(MatMulTest, ScalesCapsAndAddsItsOutput) {
+  for (const DType dtype : {DType::kF32, DType::kQ4_1}) {
+    for (const float softcap : {0.0f, 7.5f}) {
+      Harness harness(GetParam());
+      Random random(24);
+      const Weights weights = RandomWeights(dtype, 21, 64, random);
+      const PackedMatrix* packed = harness.Pack({&weights});
+      const FedRows input = harness.Feed(random.Normal(3 * 64), 64, {packed});
+      const std::vector<float> bias = random.Normal(21);
+      std::vector<float> residual(3 * 21);
+      if (softcap == 0.0f) residual = random.Normal(3 * 21);
+      const DeviceSpan<float> output = harness.Upload(residual);
+      const float scale = 0.6f;
+      harness->MatMul({.input = input.rows,
+                       .weight = packed,
+                       .bias = harness.Upload(bias),
+                       .output_scale = scale,
+                       .softcap = softcap,
+                       .add_to_output = softcap == 0.0f,
+                       .output = output,
+                       .rows = 3});
+      std::vector<Bounded> expected = MatMulOracle(GetParam(), input, weights, bias);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        Bounded& y = expected[i];
+        y = {scale * y.value, scale * y.error + kF32Rounding * std::fabs(y.value)};
+        if (softcap != 0.0f) {
+          // Quotient, tanh (of slope 1 at most) and product.
+          y = {softcap * std::tanh(y.value / softcap), y.error + 8 * kF32Rounding * softcap};
+        }
+        y.value += residual[i];
+        y.error += kF32Rounding * std::fabs(y.value);
+      }
+      ExpectClose(harness.Download(output), expected);
+    }
+  }
+}
+
 TEST_P(MatMulTest, PartsOfDifferentTypesStack) {
   Harness harness(GetParam());
   Random random(21);

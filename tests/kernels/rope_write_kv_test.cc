@@ -37,24 +37,27 @@ struct Rotation {
   RopePairing pairing;
 };
 
+// x * cosine + y * sine: two products and a sum.
+Bounded Rotation2D(Bounded x, double cosine, Bounded y, double sine) {
+  const double magnitude = std::fabs(x.value * cosine) + std::fabs(y.value * sine);
+  return {x.value * cosine + y.value * sine,
+          x.error * std::fabs(cosine) + y.error * std::fabs(sine) + 2 * kF32Rounding * magnitude};
+}
+
 // One head at one position.
 std::vector<Bounded> Rotated(const RopeTables& tables, Rotation rotation, int position,
-                             std::span<const float> head) {
-  std::vector<Bounded> result;
-  for (const float x : head) result.push_back({x, 0});
+                             std::span<const Bounded> head) {
+  std::vector<Bounded> result(head.begin(), head.end());
   const int half = rotation.rotary_dim / 2;
   for (int i = 0; i < half; ++i) {
     const bool interleaved = rotation.pairing == RopePairing::kInterleaved;
     const auto a = static_cast<size_t>(interleaved ? 2 * i : i);
     const auto b = static_cast<size_t>(interleaved ? 2 * i + 1 : i + half);
-    const auto entry = static_cast<size_t>(position * half + i);
+    const auto entry = static_cast<size_t>(int64_t{position} * half + i);
     const double cosine = tables.cosines[entry];
     const double sine = tables.sines[entry];
-    result[a].value = head[a] * cosine - head[b] * sine;
-    result[b].value = head[b] * cosine + head[a] * sine;
-    // Two products and a sum.
-    result[a].error = 2 * kF32Rounding * (std::fabs(head[a] * cosine) + std::fabs(head[b] * sine));
-    result[b].error = 2 * kF32Rounding * (std::fabs(head[b] * cosine) + std::fabs(head[a] * sine));
+    result[a] = Rotation2D(head[a], cosine, head[b], -sine);
+    result[b] = Rotation2D(head[b], cosine, head[a], sine);
   }
   return result;
 }
@@ -78,12 +81,38 @@ RopeKvTarget TargetOf(Harness& harness, const RopeTables& tables, Rotation rotat
           .q = harness.Zeros(step.rows() * shape.q_columns())};
 }
 
+// Norms of q and k; empty weights mean none.
+struct HeadNorms {
+  std::vector<float> q{};
+  std::vector<float> k{};
+  float epsilon = 1e-5f;
+};
+
+// Heads of one row, normalised in pieces as long as the weight.
+std::vector<Bounded> Normalized(std::span<const float> heads, const std::vector<float>& weight,
+                                float epsilon) {
+  std::vector<Bounded> result;
+  for (const float x : heads) result.push_back({x, 0});
+  for (size_t begin = 0; !weight.empty() && begin < heads.size(); begin += weight.size()) {
+    double squares = 0;
+    for (size_t i = 0; i < weight.size(); ++i) squares += std::pow(heads[begin + i], 2.0);
+    const auto count = static_cast<double>(weight.size());
+    const double scale = 1 / std::sqrt(squares / count + double{epsilon});
+    for (size_t i = 0; i < weight.size(); ++i) {
+      const double y = heads[begin + i] * scale * weight[i];
+      result[begin + i] = {y, std::fabs(y) * (count / 2 + 8) * kF32Rounding};
+    }
+  }
+  return result;
+}
+
 void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rotation rotation,
-                    DType kv_dtype) {
+                    DType kv_dtype, const HeadNorms& norms = {}) {
   SCOPED_TRACE("head_dim " + std::to_string(shape.head_dim) + ", rotary_dim " +
                std::to_string(rotation.rotary_dim) + ", pairing " +
                std::to_string(static_cast<int>(rotation.pairing)) + ", " +
-               std::string(TraitsOf(kv_dtype).name));
+               std::string(TraitsOf(kv_dtype).name) + ", norms of " +
+               std::to_string(norms.q.size()) + " and " + std::to_string(norms.k.size()));
   Harness harness(backend_case);
   Random random(static_cast<uint32_t>(shape.head_dim));
   const PagedSequences sequences(3, 40, random);
@@ -92,33 +121,39 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
   const RopeTables tables = MakeTables(40, rotation.rotary_dim, 10000.0);
   const std::vector<float> qkv = random.Normal(step.rows() * shape.qkv_columns());
   KvStorage* kv = harness.NewKv(shape.KvSpec(kv_dtype, sequences.num_blocks(), 2));
-  const RopeKvTarget target = TargetOf(harness, tables, rotation, step, shape, kv);
+  RopeKvTarget target = TargetOf(harness, tables, rotation, step, shape, kv);
+  if (!norms.q.empty()) target.q_norm = harness.Upload(norms.q);
+  if (!norms.k.empty()) target.k_norm = harness.Upload(norms.k);
+  target.norm_epsilon = norms.epsilon;
   harness->RopeWriteKv({.qkv = harness.Upload(qkv), .target = target});
 
-  const auto head_dim = static_cast<size_t>(shape.head_dim);
   std::vector<Bounded> q;
   std::vector<Bounded> keys;
   std::vector<Bounded> values;
   std::span<const float> rest = qkv;
+  const auto take = [&](int64_t columns) {
+    const std::span<const float> heads = rest.first(static_cast<size_t>(columns));
+    rest = rest.subspan(static_cast<size_t>(columns));
+    return heads;
+  };
+  const auto rotate = [&](std::span<const Bounded> heads, int position,
+                          std::vector<Bounded>& target_values) {
+    for (size_t begin = 0; begin < heads.size(); begin += static_cast<size_t>(shape.head_dim)) {
+      const std::vector<Bounded> rotated = Rotated(
+          tables, rotation, position, heads.subspan(begin, static_cast<size_t>(shape.head_dim)));
+      target_values.insert(target_values.end(), rotated.begin(), rotated.end());
+    }
+  };
   for (const StepPart& part : parts) {
-    for (int position = part.first_position; position < part.first_position + part.rows;
-         ++position) {
-      for (int h = 0; h < shape.num_heads + 2 * shape.num_kv_heads; ++h) {
-        const std::span<const float> head = rest.first(head_dim);
-        rest = rest.subspan(head_dim);
-        const bool is_query = h < shape.num_heads;
-        const bool is_value = h >= shape.num_heads + shape.num_kv_heads;
-        for (size_t d = 0; is_value && d < head_dim; ++d) {
-          values.push_back(Stored({head[d], 0}, kv_dtype));
-        }
-        if (is_value) continue;
-        for (const Bounded& x : Rotated(tables, rotation, position, head)) {
-          if (is_query) q.push_back(x);
-          if (!is_query) keys.push_back(Stored(x, kv_dtype));
-        }
-      }
+    for (int i = 0; i < part.rows; ++i) {
+      const int position = part.first_position + i;
+      rotate(Normalized(take(shape.q_columns()), norms.q, norms.epsilon), position, q);
+      rotate(Normalized(take(shape.kv_columns()), norms.k, norms.epsilon), position, keys);
+      for (const float value : take(shape.kv_columns())) values.push_back({value, 0});
     }
   }
+  for (Bounded& key : keys) key = Stored(key, kv_dtype);
+  for (Bounded& value : values) value = Stored(value, kv_dtype);
   ExpectClose(harness.Download(target.q), q);
   const CachedRows cached = ReadCache(harness, kv, 1, step);
   ExpectClose(cached.keys, keys);
@@ -141,6 +176,21 @@ TEST_P(RopeWriteKvTest, RotatesAndWrites) {
 TEST_P(RopeWriteKvTest, WithoutRotaryDimensionsEverythingPassesThrough) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     ExpectRotation(GetParam(), {3, 1, 8}, {0, RopePairing::kInterleaved}, dtype);
+  }
+}
+
+TEST_P(RopeWriteKvTest, NormalisesHeadsBeforeTheRotation) {
+  Random random(43);
+  const HeadShape shape = {4, 2, 24};
+  for (const RopePairing pairing : {RopePairing::kInterleaved, RopePairing::kHalfSplit}) {
+    ExpectRotation(GetParam(), shape, {24, pairing}, DType::kF32,
+                   {.q = random.Normal(24), .k = random.Normal(24)});
+    ExpectRotation(GetParam(), shape, {8, pairing}, DType::kF32,
+                   {.q = random.Normal(4 * 24), .k = random.Normal(2 * 24)});
+    ExpectRotation(GetParam(), {2, 1, 64}, {64, pairing}, DType::kBF16,
+                   {.q = random.Normal(64), .k = random.Normal(64)});
+    ExpectRotation(GetParam(), {2, 1, 64}, {64, pairing}, DType::kF32,
+                   {.q = random.Normal(64), .k = random.Normal(64), .epsilon = 0.1f});
   }
 }
 
@@ -221,9 +271,10 @@ struct QkvResult {
 };
 
 enum class Route { kFused, kSeparate };
+enum class Norms { kNone, kPerHead };
 
 QkvResult ComputeQkv(const BackendCase& backend_case, Route route, DType dtype, DType kv_dtype,
-                     int threads, const std::vector<StepPart>& parts) {
+                     int threads, const std::vector<StepPart>& parts, Norms norms = Norms::kNone) {
   constexpr int64_t kColumns = 64;
   const HeadShape shape = {3, 1, 16};
   Harness harness(backend_case, threads);
@@ -243,8 +294,12 @@ QkvResult ComputeQkv(const BackendCase& backend_case, Route route, DType dtype, 
     input.insert(input.end(), begin, begin + part.rows * kColumns);
   }
   KvStorage* kv = harness.NewKv(shape.KvSpec(kv_dtype, sequences.num_blocks(), 2));
-  const RopeKvTarget target =
-      TargetOf(harness, tables, {16, RopePairing::kHalfSplit}, step, shape, kv);
+  RopeKvTarget target = TargetOf(harness, tables, {16, RopePairing::kHalfSplit}, step, shape, kv);
+  if (norms == Norms::kPerHead) {
+    target.q_norm = harness.Upload(random.Normal(16));
+    target.k_norm = harness.Upload(random.Normal(16));
+    target.norm_epsilon = 1e-5f;
+  }
   if (route == Route::kFused) {
     const PackedMatrix* packed = harness.Pack({&q, &k, &v}, RowLayout::kHeads, shape.head_dim);
     const FedRows fed = harness.Feed(input, kColumns, {packed});
@@ -279,8 +334,11 @@ TEST_P(RopeWriteKvTest, FusingWithTheMatMulChangesNoBit) {
   for (const DType dtype : kRequiredTypes) {
     for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(TraitsOf(dtype).name);
-      ExpectSame(ComputeQkv(GetParam(), Route::kFused, dtype, kv_dtype, 2, TwoSequences()),
-                 ComputeQkv(GetParam(), Route::kSeparate, dtype, kv_dtype, 2, TwoSequences()));
+      for (const Norms norms : {Norms::kNone, Norms::kPerHead}) {
+        ExpectSame(
+            ComputeQkv(GetParam(), Route::kFused, dtype, kv_dtype, 2, TwoSequences(), norms),
+            ComputeQkv(GetParam(), Route::kSeparate, dtype, kv_dtype, 2, TwoSequences(), norms));
+      }
     }
   }
 }

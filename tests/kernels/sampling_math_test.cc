@@ -82,7 +82,8 @@ TEST(SamplingMathTest, WeightsAreExponentialsOfTheLogits) {
   // factors below 1/2 but for the last two, one in the quotient amplified by |x| <= 28; then
   // flooring to an integer.
   for (const float temperature : {0.25f, 1.0f, 1.7f}) {
-    for (float logit = 5.0f; logit > -30.0f; logit -= 0.0137f) {
+    for (int step = 0; step < 2500; ++step) {
+      const float logit = 5.0f - 0.0137f * static_cast<float>(step);
       const double x = (double{logit} - 5.0) / double{temperature};
       const double exact = std::exp(x) * static_cast<double>(kTopWeight);
       const auto weight = static_cast<double>(SampleWeight(logit, 5.0f, temperature));
