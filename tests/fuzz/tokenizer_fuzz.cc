@@ -52,14 +52,14 @@ std::unique_ptr<vitrine::Tokenizer> MakeTokenizer(const char* rule) {
   types.push_back(3);
   static auto* const kFiles = new std::vector<std::string>;
   kFiles->reserve(8);  // Parsed files point into these.
-  kFiles->push_back(
-      vitrine::TinyLlama()
-          .SetString("tokenizer.ggml.pre", rule)
-          .SetStrings("tokenizer.ggml.tokens", tokens)
-          .SetInts("tokenizer.ggml.token_type", types)
-          .SetStrings("tokenizer.ggml.merges", {"t h", "th e", "a a", "aa aa"})
-          .SetUint("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokens.size() - 1))
-          .Header());
+  vitrine::GgufBuilder builder = vitrine::TinyLlama();
+  builder.tensors.clear();
+  builder.SetString("tokenizer.ggml.pre", rule)
+      .SetStrings("tokenizer.ggml.tokens", tokens)
+      .SetInts("tokenizer.ggml.token_type", types)
+      .SetStrings("tokenizer.ggml.merges", {"t h", "th e", "a a", "aa aa"})
+      .SetUint("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokens.size() - 1));
+  kFiles->push_back(builder.Bytes());
   static auto* const kParsed = new std::vector<std::unique_ptr<vitrine::GgufFile>>;
   auto file = vitrine::GgufFile::Parse(kFiles->back(), "fuzz.gguf");
   Require(file.status());
