@@ -1,6 +1,7 @@
 #include "model/tensor_map.h"
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <set>
 #include <string>
@@ -61,7 +62,8 @@ class TensorTaker {
 
   absl::Status CheckAllTaken(std::string_view ignored_suffix) const {
     for (const TensorView& tensor : checkpoint_.tensors()) {
-      if (!taken_.contains(tensor.name) && !tensor.name.ends_with(ignored_suffix)) {
+      const bool is_ignored = !ignored_suffix.empty() && tensor.name.ends_with(ignored_suffix);
+      if (!taken_.contains(tensor.name) && !is_ignored) {
         return Error(tensor.name, "is not used by the model: its feature is not supported");
       }
     }
@@ -78,26 +80,101 @@ class TensorTaker {
   std::set<std::string, std::less<>> taken_;
 };
 
-absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int layer,
-                       TensorTaker& taker, LayerTensors& target) {
-  const std::string prefix = absl::StrCat(std::string(names.layer_prefix), layer, ".");
-  const auto take = [&](std::string_view name, const std::vector<int64_t>& shape,
-                        TensorView& tensor) {
-    return taker.Take(prefix + std::string(name), shape, tensor);
-  };
+// Rows `begin` to `begin + count` of a matrix, or elements of a vector.
+TensorView Slice(const TensorView& tensor, int64_t begin, int64_t count) {
+  TensorView slice = tensor;
+  const size_t row_bytes = tensor.bytes / static_cast<size_t>(tensor.shape.front());
+  slice.shape.front() = count;
+  slice.data += static_cast<size_t>(begin) * row_bytes;
+  slice.bytes = static_cast<size_t>(count) * row_bytes;
+  return slice;
+}
+
+// One tensor of a layer: what it is called, its shape, and where it goes.
+struct Role {
+  std::string_view name;
+  std::vector<int64_t> shape;
+  TensorView* target;
+};
+
+std::vector<Role> LayerRoles(const ModelConfig& config, const TensorNames& names,
+                             LayerTensors& target) {
   const int64_t d_model = config.d_model;
   const int64_t d_ff = config.d_ff;
   const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
   const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
-  VITRINE_RETURN_IF_ERROR(take(names.attention_norm, {d_model}, target.attention_norm));
-  VITRINE_RETURN_IF_ERROR(take(names.q, {q_rows, d_model}, target.q));
-  VITRINE_RETURN_IF_ERROR(take(names.k, {kv_rows, d_model}, target.k));
-  VITRINE_RETURN_IF_ERROR(take(names.v, {kv_rows, d_model}, target.v));
-  VITRINE_RETURN_IF_ERROR(take(names.attention_out, {d_model, q_rows}, target.attention_out));
-  VITRINE_RETURN_IF_ERROR(take(names.mlp_norm, {d_model}, target.mlp_norm));
-  VITRINE_RETURN_IF_ERROR(take(names.gate, {d_ff, d_model}, target.gate));
-  VITRINE_RETURN_IF_ERROR(take(names.up, {d_ff, d_model}, target.up));
-  return take(names.down, {d_model, d_ff}, target.down);
+  const bool is_norm_of_all = config.qk_norm == QkNorm::kAllHeads;
+  return {
+      {names.attention_norm, {d_model}, &target.attention_norm},
+      {names.q, {q_rows, d_model}, &target.q},
+      {names.k, {kv_rows, d_model}, &target.k},
+      {names.v, {kv_rows, d_model}, &target.v},
+      {names.q_bias, {q_rows}, &target.q_bias},
+      {names.k_bias, {kv_rows}, &target.k_bias},
+      {names.v_bias, {kv_rows}, &target.v_bias},
+      {names.q_norm, {is_norm_of_all ? q_rows : config.head_dim}, &target.q_norm},
+      {names.k_norm, {is_norm_of_all ? kv_rows : config.head_dim}, &target.k_norm},
+      {names.attention_out, {d_model, q_rows}, &target.attention_out},
+      {names.attention_out_bias, {d_model}, &target.attention_out_bias},
+      {names.attention_post_norm, {d_model}, &target.attention_post_norm},
+      {names.mlp_norm, {d_model}, &target.mlp_norm},
+      {names.gate, {d_ff, d_model}, &target.gate},
+      {names.up, {d_ff, d_model}, &target.up},
+      {names.gate_bias, {d_ff}, &target.gate_bias},
+      {names.up_bias, {d_ff}, &target.up_bias},
+      {names.down, {d_model, d_ff}, &target.down},
+      {names.down_bias, {d_model}, &target.down_bias},
+      {names.mlp_post_norm, {d_model}, &target.mlp_post_norm},
+  };
+}
+
+absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int layer,
+                       TensorTaker& taker, LayerTensors& target) {
+  const std::string prefix = absl::StrCat(std::string(names.layer_prefix), layer, ".");
+  for (const Role& role : LayerRoles(config, names, target)) {
+    if (role.name.empty()) continue;
+    VITRINE_RETURN_IF_ERROR(taker.Take(prefix + std::string(role.name), role.shape, *role.target));
+  }
+  const int64_t d_model = config.d_model;
+  const int64_t d_ff = config.d_ff;
+  const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
+  const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
+  TensorView fused;
+  if (!names.qkv.empty()) {
+    VITRINE_RETURN_IF_ERROR(
+        taker.Take(prefix + std::string(names.qkv), {q_rows + 2 * kv_rows, d_model}, fused));
+    target.q = Slice(fused, 0, q_rows);
+    target.k = Slice(fused, q_rows, kv_rows);
+    target.v = Slice(fused, q_rows + kv_rows, kv_rows);
+  }
+  if (!names.gate_up.empty()) {
+    VITRINE_RETURN_IF_ERROR(
+        taker.Take(prefix + std::string(names.gate_up), {2 * d_ff, d_model}, fused));
+    target.gate = Slice(fused, 0, d_ff);
+    target.up = Slice(fused, d_ff, d_ff);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeOutputHead(const ModelConfig& config, const TensorNames& names,
+                            const Checkpoint& checkpoint, TensorTaker& taker,
+                            ModelTensors& tensors) {
+  const bool is_present = checkpoint.Find(names.output_head) != nullptr;
+  if (names.output_head_rule != OutputHead::kOwn && !is_present) return absl::OkStatus();
+  TensorView head;
+  VITRINE_RETURN_IF_ERROR(
+      taker.Take(std::string(names.output_head), {config.vocabulary, config.d_model}, head));
+  if (names.output_head_rule != OutputHead::kTied) {
+    tensors.output_head = head;
+    return absl::OkStatus();
+  }
+  const TensorView& embedding = tensors.embedding;
+  const bool is_copy =
+      head.dtype == embedding.dtype && std::memcmp(head.data, embedding.data, head.bytes) == 0;
+  if (is_copy) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(checkpoint.label(), ": tensor ", Quote(head.name),
+                                                 " differs from ", Quote(embedding.name),
+                                                 ", to which it is said to be tied"));
 }
 
 }  // namespace
@@ -113,10 +190,7 @@ absl::StatusOr<ModelTensors> MapTensors(const ModelConfig& config, const Checkpo
     VITRINE_RETURN_IF_ERROR(TakeLayer(config, names, layer, taker, tensors.layers.emplace_back()));
   }
   VITRINE_RETURN_IF_ERROR(taker.Take(std::string(names.final_norm), {d_model}, tensors.final_norm));
-  if (checkpoint.Find(names.output_head) != nullptr) {
-    VITRINE_RETURN_IF_ERROR(taker.Take(std::string(names.output_head), {config.vocabulary, d_model},
-                                       tensors.output_head.emplace()));
-  }
+  VITRINE_RETURN_IF_ERROR(TakeOutputHead(config, names, checkpoint, taker, tensors));
   VITRINE_RETURN_IF_ERROR(taker.CheckAllTaken(names.ignored_suffix));
   return tensors;
 }

@@ -15,22 +15,45 @@
 
 namespace vitrine {
 
-// Names of the tensors. Those of a layer follow `layer_prefix`, the layer's number and a dot.
+// Where the output head comes from.
+enum class OutputHead {
+  kIfPresent,  // An own one where the file has it, else the embedding.
+  kOwn,        // Its own tensor, which must be there.
+  kTied,       // The embedding; a copy of it beside it must be one, bit for bit.
+};
+
+// Names of the tensors; an empty one: the model has no such tensor. Those of a layer follow
+// `layer_prefix`, the layer's number and a dot.
 struct TensorNames {
   std::string_view embedding;
   std::string_view final_norm;
   std::string_view output_head;
+  OutputHead output_head_rule = OutputHead::kIfPresent;
   std::string_view layer_prefix;
-  std::string_view attention_norm;
-  std::string_view q;
-  std::string_view k;
-  std::string_view v;
-  std::string_view attention_out;
-  std::string_view mlp_norm;
-  std::string_view gate;
-  std::string_view up;
-  std::string_view down;
-  std::string_view ignored_suffix;  // Tables that the model computes itself: RoPE frequencies.
+
+  std::string_view attention_norm = {};
+  std::string_view q = {};
+  std::string_view k = {};
+  std::string_view v = {};
+  std::string_view qkv = {};  // Rows of q, then k, then v; instead of the three.
+  std::string_view q_bias = {};
+  std::string_view k_bias = {};
+  std::string_view v_bias = {};
+  std::string_view q_norm = {};
+  std::string_view k_norm = {};
+  std::string_view attention_out = {};
+  std::string_view attention_out_bias = {};
+  std::string_view attention_post_norm = {};
+  std::string_view mlp_norm = {};
+  std::string_view gate = {};
+  std::string_view up = {};
+  std::string_view gate_up = {};  // Rows of gate, then up; instead of the two.
+  std::string_view gate_bias = {};
+  std::string_view up_bias = {};
+  std::string_view down = {};
+  std::string_view down_bias = {};
+  std::string_view mlp_post_norm = {};
+  std::string_view ignored_suffix = {};  // Tables that the model computes itself: frequencies.
 };
 
 // GGUF uses one set of names for all families (ggml/docs/gguf.md, "Standardized tensor names").
