@@ -15,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "model/status.h"
-#include "server/answer_messages.h"
 
 namespace vitrine::server {
 namespace {

@@ -1,7 +1,6 @@
 #include "server/request_queue.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <utility>
 
@@ -18,7 +17,7 @@ constexpr int64_t kMaxRetryMicros = 30'000'000;
 // Weight of the newest interval between two starts.
 constexpr double kSmoothing = 0.2;
 
-absl::Status Full(std::string message, int64_t expected_wait_us) {
+absl::Status Full(const std::string& message, int64_t expected_wait_us) {
   absl::Status status = absl::ResourceExhaustedError(message);
   SetRetryAfter(status, std::clamp(expected_wait_us, kMinRetryMicros, kMaxRetryMicros));
   return status;

@@ -1,7 +1,6 @@
 #include "server/scheduler.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace vitrine::server {

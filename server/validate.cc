@@ -48,8 +48,8 @@ absl::Status CheckNoUnknownFields(const google::protobuf::Message& message) {
 }
 
 struct FloatRange {
-  float low;
-  float high;
+  float low = 0;
+  float high = 0;
   bool has_low = true;  // The bound itself is allowed.
   bool has_high = true;
 };

@@ -37,15 +37,17 @@ class ValidateTest : public testing::Test {
   RequestLimits limits_;
 };
 
-TEST_F(ValidateTest, EachBrokenRuleNamesItsField) {
-  struct Case {
-    const char* field;
-    std::function<void(Message&)> change;
-    const char* words = "";
-  };
+// A change that breaks a rule, the field that the error must name, and words of its text.
+struct BrokenRule {
+  const char* field;
+  std::function<void(Message&)> change;
+  const char* words = "";
+};
+
+std::vector<BrokenRule> SamplingCases() {
   const float nan = std::nanf("");
-  const std::vector<Case> cases = {
-      {"sampling.temperature", [&](Message& m) { m.mutable_sampling()->set_temperature(nan); }},
+  return {
+      {"sampling.temperature", [nan](Message& m) { m.mutable_sampling()->set_temperature(nan); }},
       {"sampling.temperature", [](Message& m) { m.mutable_sampling()->set_temperature(-1); },
        "[0, 100]"},
       {"sampling.temperature",
@@ -70,6 +72,11 @@ TEST_F(ValidateTest, EachBrokenRuleNamesItsField) {
        [](Message& m) { m.mutable_sampling()->add_allowed_token_ids(1); }},
       {"sampling.banned_token_ids",
        [](Message& m) { m.mutable_sampling()->add_banned_token_ids(1); }},
+  };
+}
+
+std::vector<BrokenRule> OtherCases() {
+  return {
       {"stop.min_tokens", [](Message& m) { m.mutable_stop()->set_min_tokens(1); }},
       {"stop.stop_strings", [](Message& m) { m.mutable_stop()->add_stop_strings(""); }, "1 to 256"},
       {"stop.stop_strings",
@@ -117,11 +124,16 @@ TEST_F(ValidateTest, EachBrokenRuleNamesItsField) {
          m.set_parse_special(true);
        }},
   };
-  for (const Case& c : cases) {
-    const absl::Status status = Validate(c.change).status();
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.field;
-    EXPECT_EQ(FieldOf(status), c.field) << status;
-    EXPECT_NE(std::string(status.message()).find(c.words), std::string::npos) << status;
+}
+
+TEST_F(ValidateTest, EachBrokenRuleNamesItsField) {
+  for (const auto& cases : {SamplingCases(), OtherCases()}) {
+    for (const BrokenRule& c : cases) {
+      const absl::Status status = Validate(c.change).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.field;
+      EXPECT_EQ(FieldOf(status), c.field) << status;
+      EXPECT_NE(std::string(status.message()).find(c.words), std::string::npos) << status;
+    }
   }
 }
 
