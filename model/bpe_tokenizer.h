@@ -59,7 +59,7 @@ class BpeTokenizer final : public Tokenizer {
   const PreTokenizer& rule_;
   std::string kind_;
   Vocabulary vocabulary_;
-  std::array<TokenId, 256> byte_ids_;  // -1: the vocabulary has no token for this byte.
+  std::array<TokenId, 256> byte_ids_ = {};  // -1: the vocabulary has no token for this byte.
   BpeMerges merges_;
   // Ordinary tokens by their bytes, inside vocabulary_; empty unless the rule wants whole words.
   absl::flat_hash_map<std::string_view, TokenId> whole_words_;

@@ -54,8 +54,7 @@ class GgufFile final : public Checkpoint {
   // last path component only. Vocabulary-only files (no tensors) are allowed.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   // Parses bytes in memory, which must outlive the result. `label` names them in errors.
-  static absl::StatusOr<std::unique_ptr<GgufFile>> Parse(std::string_view bytes,
-                                                         std::string label);
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Parse(std::string_view bytes, std::string label);
 
   uint32_t version() const { return version_; }
   size_t bytes() const { return bytes_; }  // Of the whole file.

@@ -114,7 +114,7 @@ void BlockPool::DropCached() {
 
 size_t BlockPool::BucketOf(const PrefixChain& chain, std::span<const TokenId> tokens) const {
   VITRINE_CHECK_EQ(tokens.size(), size_t{kKvBlockTokens});
-  std::array<std::byte, sizeof(PrefixChain) + sizeof(TokenId) * kKvBlockTokens> bytes;
+  std::array<std::byte, sizeof(PrefixChain) + sizeof(TokenId) * kKvBlockTokens> bytes = {};
   std::memcpy(bytes.data(), &chain, sizeof(PrefixChain));
   std::memcpy(bytes.data() + sizeof(PrefixChain), tokens.data(), tokens.size_bytes());
   return SipHash24(key_, bytes) & (buckets_.size() - 1);

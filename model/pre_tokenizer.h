@@ -48,7 +48,7 @@ class PreTokenIterator {
   CategorizedText text_;
   size_t position_ = 0;
   // End of the whole text, then of the current piece of each stage: never rising.
-  std::array<size_t, kMaxPreTokenizerStages + 1> ends_;
+  std::array<size_t, kMaxPreTokenizerStages + 1> ends_ = {};
 };
 
 }  // namespace vitrine

@@ -94,7 +94,8 @@ absl::Status Transformer::FillRopeTable(const std::vector<double>& frequencies, 
   std::vector<float> sines(cosines.size());
   for (size_t i = 0; i < cosines.size(); ++i) {
     // In double: a float product of position and frequency loses the angle at long contexts.
-    const double angle = static_cast<double>(i / pairs) * frequencies[i % pairs];
+    const size_t position = i / pairs;
+    const double angle = static_cast<double>(position) * frequencies[i % pairs];
     cosines[i] = static_cast<float>(std::cos(angle)) * config_.rope_attention_factor;
     sines[i] = static_cast<float>(std::sin(angle)) * config_.rope_attention_factor;
   }

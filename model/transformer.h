@@ -38,17 +38,17 @@ class Transformer {
   Transformer(Backend& backend, const ModelConfig& config, const Weights& weights)
       : backend_(backend), config_(config), weights_(weights) {}
 
-  absl::Status Allocate(const TransformerLimits& limits);
   struct RopeTable {
     Buffer cosines;  // [positions, rotary_dim / 2]
     Buffer sines;    // [positions, rotary_dim / 2]
   };
+  absl::Status Allocate(const TransformerLimits& limits);
   absl::Status FillRopeTable(const std::vector<double>& frequencies, int positions,
                              RopeTable& table);
   absl::Status CopyAlibiSlopes();
 
-  void RunLayer(int layer, int rows);
-  void Attend(int layer, int rows);
+  void RunLayer(int index, int rows);
+  void Attend(int index, int rows);
   void AddAttention(const LayerWeights& layer, int rows);
   void ExpandMlp(const LayerWeights& layer, int rows);
   // Without a norm weight the rows pass as they are.
