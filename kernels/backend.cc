@@ -1,9 +1,6 @@
 // The argument checks of every op, in one place, so that all backends share one contract.
 #include "kernels/backend.h"
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-
 namespace vitrine {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "model/piece_scanners.h"
 
-#include <cstdint>
 #include <string_view>
 
 namespace vitrine {

@@ -1,7 +1,6 @@
 #include "model/token_matcher.h"
 
 #include <algorithm>
-#include <compare>
 #include <iterator>
 
 namespace vitrine {

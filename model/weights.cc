@@ -1,7 +1,5 @@
 #include "model/weights.h"
 
-#include <utility>
-
 #include "kernels/block_formats.h"
 #include "model/status.h"
 

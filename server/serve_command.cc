@@ -7,7 +7,6 @@
 #include <functional>
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "kernels/backend_factory.h"

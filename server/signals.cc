@@ -1,6 +1,5 @@
 #include "server/signals.h"
 
-#include <pthread.h>
 #include <signal.h>
 
 #include <cstdlib>

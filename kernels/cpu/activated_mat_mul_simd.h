@@ -33,7 +33,7 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
     const int panels = panel_count - first < kUnitPanels ? 2 : kUnitPanels;
     typename S::F bias[kUnitPanels];
     for (int p = 0; p < panels; ++p) {
-      const Panel& panel = matrix.panels()[static_cast<size_t>(first + p)];
+      const Panel& panel = matrix.panels()[static_cast<size_t>(first) + static_cast<size_t>(p)];
       MultiplyPanel(context, matrix, panel, input, first_row, rows, products[p]);
       bias[p] = LoadBias<S>(args.bias, panel);
     }

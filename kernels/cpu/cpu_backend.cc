@@ -1,6 +1,5 @@
 #include "kernels/cpu/cpu_backend.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>

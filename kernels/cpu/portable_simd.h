@@ -122,7 +122,7 @@ struct Portable {
   }
   static VITRINE_INLINE I LoadI8(const uint8_t* p) {
     I x = {};
-    for (int i = 0; i < 16; ++i) x[i] = static_cast<int8_t>(p[i]);
+    for (int i = 0; i < 16; ++i) x[i] = (int32_t{p[i]} ^ 0x80) - 0x80;  // Extends the sign.
     return x;
   }
   template <int kByte>

@@ -1,7 +1,5 @@
 #include "kernels/cpu/quant_fields.h"
 
-#include <algorithm>
-
 #include "kernels/check.h"
 
 namespace vitrine::cpu {

@@ -273,7 +273,7 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
   if (total_rows <= kTileRows) FetchRows(input, total_rows);
   ForEachTile(context, units, total_rows, [&](int unit, int first_row, int rows) {
     for (int p = 0; p < unit_panels; ++p) {
-      const Panel& panel = matrix.panels()[static_cast<size_t>(unit * unit_panels + p)];
+      const Panel& panel = matrix.panels().data()[unit * unit_panels + p];
       MultiplyPanel(context, matrix, panel, input, first_row, rows, products[p]);
       if (args.bias.empty()) continue;
       const auto bias = LoadBias<S>(args.bias, panel);
