@@ -1,8 +1,6 @@
 #include "tests/e2e/server_process.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

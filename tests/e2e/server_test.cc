@@ -19,7 +19,6 @@ namespace vitrine {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 struct Answer {
   grpc::Status status;
@@ -156,8 +155,8 @@ std::vector<v1::GenerateRequest> VariedRequests(int count) {
   for (int i = 0; i < count; ++i) {
     std::string prompt;
     for (int repeat = 0; repeat <= i % 5; ++repeat) {
-      prompt += openings[static_cast<size_t>(i + repeat) % openings.size()] + " " +
-                std::to_string(i) + ". ";
+      prompt += openings[(static_cast<size_t>(i) + static_cast<size_t>(repeat)) % openings.size()] +
+                " " + std::to_string(i) + ". ";
     }
     v1::GenerateRequest request = Request(prompt, 8 + static_cast<uint32_t>(i) % 13);
     if (i % 2 == 1) {

@@ -30,16 +30,16 @@ struct Layer {
   static constexpr int kColumns = 64;
   static constexpr int kHeads = 4;
 
-  explicit Layer(Harness& harness) : harness_(harness) {
+  explicit Layer(Harness& test_harness) : harness(test_harness) {
     Random random(1);
-    q_ = RandomWeights(DType::kQ8_0, kColumns, kColumns, random);
-    k_ = RandomWeights(DType::kQ8_0, kColumns / 2, kColumns, random);
-    up_ = RandomWeights(DType::kQ8_0, 2 * kColumns, kColumns, random);
-    qkv = harness.Pack({&q_, &k_, &k_}, RowLayout::kHeads, 16);
-    out = harness.Pack({&q_});
-    gate_up = harness.Pack({&up_, &up_}, RowLayout::kGateUp);
-    down_ = RandomWeights(DType::kQ8_0, kColumns, 2 * kColumns, random);
-    down = harness.Pack({&down_});
+    q_weights = RandomWeights(DType::kQ8_0, kColumns, kColumns, random);
+    k_weights = RandomWeights(DType::kQ8_0, kColumns / 2, kColumns, random);
+    up_weights = RandomWeights(DType::kQ8_0, 2 * kColumns, kColumns, random);
+    qkv = harness.Pack({&q_weights, &k_weights, &k_weights}, RowLayout::kHeads, 16);
+    out = harness.Pack({&q_weights});
+    gate_up = harness.Pack({&up_weights, &up_weights}, RowLayout::kGateUp);
+    down_weights = RandomWeights(DType::kQ8_0, kColumns, 2 * kColumns, random);
+    down = harness.Pack({&down_weights});
     normalized = harness.NewRows(64, {qkv, gate_up, out});
     attended = harness.NewRows(64, {out});
     hidden = harness.NewRows(64, {down});
@@ -51,7 +51,7 @@ struct Layer {
   }
 
   void Run(const PagedBatch& batch) {
-    Backend& backend = *harness_.operator->();
+    Backend& backend = *harness.operator->();
     const int rows = batch.rows();
     backend.RmsNorm(
         {.input = residual, .weight = ones, .epsilon = 1e-5f, .rows = rows, .output = normalized});
@@ -84,8 +84,8 @@ struct Layer {
     backend.Synchronize();
   }
 
-  Harness& harness_;
-  Weights q_, k_, up_, down_;
+  Harness& harness;
+  Weights q_weights, k_weights, up_weights, down_weights;
   const PackedMatrix *qkv, *out, *gate_up, *down;
   RowBuffer *normalized, *attended, *hidden;
   KvStorage* kv;
