@@ -1,6 +1,8 @@
 #include "tests/e2e/server_process.h"
 
 #include <signal.h>
+// NOLINTNEXTLINE(misc-include-cleaner): completes the rusage that sys/wait.h only declares.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
