@@ -163,7 +163,7 @@ std::vector<v1::GenerateRequest> VariedRequests(int count) {
       request.mutable_sampling()->set_temperature(0.9f);
       request.mutable_sampling()->set_top_k(50);
       request.mutable_sampling()->set_top_p(0.95f);
-      request.mutable_sampling()->set_seed(static_cast<uint64_t>(1000 + i));
+      request.mutable_sampling()->set_seed(uint64_t{1000} + static_cast<uint64_t>(i));
     }
     requests.push_back(request);
   }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +20,6 @@
 
 #include "kernels/backend_factory.h"
 #include "model/gguf.h"
-#include "model/kv_cache.h"
 #include "model/loader.h"
 #include "nlohmann/json.hpp"
 

@@ -422,22 +422,23 @@ class RealVocabularyTest : public ::testing::Test {
     if (!file.ok()) throw std::runtime_error(file.status().ToString());
     auto tokenizer = CreateTokenizer(**file);
     if (!tokenizer.ok()) throw std::runtime_error(tokenizer.status().ToString());
-    tokenizer_ = tokenizer->release();
+    shared_tokenizer = tokenizer->release();
   }
-  static void TearDownTestSuite() { delete tokenizer_; }
+  static void TearDownTestSuite() { delete shared_tokenizer; }
 
-  static Tokenizer* tokenizer_;
+  static Tokenizer* shared_tokenizer;
 };
 
-Tokenizer* RealVocabularyTest::tokenizer_ = nullptr;
+Tokenizer* RealVocabularyTest::shared_tokenizer = nullptr;
 
 TEST_F(RealVocabularyTest, EqualsTheReference) {
   for (const nlohmann::json& entry : ReadJsonLines("tokenizer/cases.jsonl")) {
     const std::string text = FromBase64(entry["text_b64"]);
     const Encoding encoding =
-        MustEncode(*tokenizer_, text, {.parse_special = entry["parse_special"]});
+        MustEncode(*shared_tokenizer, text, {.parse_special = entry["parse_special"]});
     EXPECT_EQ(encoding.ids, entry["ids"].get<std::vector<TokenId>>()) << entry["id"];
-    EXPECT_EQ(Decode(*tokenizer_, encoding.ids), FromBase64(entry["decoded_b64"])) << entry["id"];
+    EXPECT_EQ(Decode(*shared_tokenizer, encoding.ids), FromBase64(entry["decoded_b64"]))
+        << entry["id"];
   }
 }
 
@@ -446,10 +447,10 @@ TEST_F(RealVocabularyTest, OffsetsPointAtTheBytesOfEachToken) {
     if (entry["text_b64"] != entry["decoded_b64"]) continue;
     const std::string text = FromBase64(entry["text_b64"]);
     const Encoding encoding =
-        MustEncode(*tokenizer_, text, {.parse_special = entry["parse_special"]});
+        MustEncode(*shared_tokenizer, text, {.parse_special = entry["parse_special"]});
     ASSERT_EQ(encoding.byte_offsets.size(), encoding.ids.size());
     for (size_t i = 0; i < encoding.ids.size(); ++i) {
-      const std::string_view bytes = tokenizer_->TokenBytes(encoding.ids[i]);
+      const std::string_view bytes = shared_tokenizer->TokenBytes(encoding.ids[i]);
       EXPECT_EQ(std::string_view(text).substr(encoding.byte_offsets[i], bytes.size()), bytes);
     }
   }
@@ -474,7 +475,7 @@ TEST_F(RealVocabularyTest, LongRunsNeedNeitherStackNorPatience) {
 
   const auto encode_all = [](void* argument) -> void* {
     for (const std::string& text : *static_cast<std::vector<std::string>*>(argument)) {
-      const Encoding encoding = MustEncode(*tokenizer_, text);
+      const Encoding encoding = MustEncode(*shared_tokenizer, text);
       EXPECT_GT(encoding.ids.size(), 0u);
       EXPECT_LE(encoding.ids.size(), text.size());
     }

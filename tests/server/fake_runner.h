@@ -144,8 +144,8 @@ class FakeRunner final : public Runner {
   }
 
   size_t Slot(const Batch& batch, int sequence, int position) const {
-    const int block = batch.block_table[static_cast<size_t>(sequence * batch.max_blocks +
-                                                            position / kKvBlockTokens)];
+    const int index = sequence * batch.max_blocks + position / kKvBlockTokens;
+    const int block = batch.block_table[static_cast<size_t>(index)];
     VITRINE_CHECK(block >= 0 && block < limits_.num_blocks);
     return static_cast<size_t>(block) * kKvBlockTokens +
            static_cast<size_t>(position % kKvBlockTokens);
