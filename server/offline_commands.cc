@@ -12,6 +12,7 @@
 #include "model/inspect.h"
 #include "model/status.h"
 #include "model/tokenizer.h"
+#include "server/attention_lab_command.h"
 #include "server/bench_model.h"
 #include "server/clock.h"
 #include "server/delivery.h"
@@ -85,6 +86,9 @@ absl::Status CheckModel(const std::string& path, const ServerOptions& options) {
 }
 
 absl::Status Run(const ServerOptions& options) {
+  if (options.command == "attention-lab") {
+    return RunAttentionLab(options.arguments, options.json);
+  }
   const std::string& path = options.arguments.front();
   if (options.command == "tokenize") return Tokenize(path, options.parse_special);
   if (options.command == "check-model") return CheckModel(path, options);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "model/status.h"
+#include "server/attention_lab_command.h"
 
 ABSL_FLAG(std::string, model, "", "GGUF file of the model to serve");
 ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
@@ -46,7 +47,7 @@ ABSL_FLAG(std::string, tls_client_ca, "", "PEM file: authority of client certifi
 ABSL_FLAG(bool, reflection, false, "offer the reflection service");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
-ABSL_FLAG(bool, json, false, "bench-model: one JSON object instead of a table");
+ABSL_FLAG(bool, json, false, "bench-model, attention-lab: one JSON object instead of tables");
 // Known to the protocol, not to this version: refused when set.
 ABSL_FLAG(bool, allow_inspection, false, "not supported yet");
 ABSL_FLAG(int64_t, inspection_bytes, 0, "not supported yet");
@@ -62,11 +63,12 @@ constexpr char kUsage[] =
     "vitrine-server inspect-model FILE           what a model file holds\n"
     "vitrine-server check-model FILE [flags]     load everything, generate two tokens\n"
     "vitrine-server tokenize FILE                text on stdin, ids on stdout\n"
-    "vitrine-server bench-model FILE [flags]     tokens per second beside the machine's limits";
+    "vitrine-server bench-model FILE [flags]     tokens per second beside the machine's limits\n"
+    "vitrine-server attention-lab [EXAMPLE]      attention step by step, without a model";
 
 constexpr std::array<const char*, 4> kCommands = {"inspect-model", "check-model", "tokenize",
                                                   "bench-model"};
-constexpr std::array<const char*, 2> kLaterCommands = {"attention-lab", "render-chat"};
+constexpr std::array<const char*, 1> kLaterCommands = {"render-chat"};
 
 absl::Status FlagError(absl::string_view flag, absl::string_view rule) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", rule));
@@ -206,6 +208,10 @@ absl::Status ReadTransportFlags(ServerOptions& options) {
 }
 
 absl::Status ReadCommand(const std::vector<char*>& positional, ServerOptions& options) {
+  const bool is_lab = positional.size() >= 2 && absl::string_view(positional[1]) == "attention-lab";
+  if (const std::string flag = LabFlagInUse(); !is_lab && !flag.empty()) {
+    return FlagError(flag, "goes with attention-lab only");
+  }
   options.parse_special = absl::GetFlag(FLAGS_parse_special);
   options.json = absl::GetFlag(FLAGS_json);
   if (positional.size() < 2) {
@@ -214,6 +220,10 @@ absl::Status ReadCommand(const std::vector<char*>& positional, ServerOptions& op
   }
   options.command = positional[1];
   options.arguments.assign(positional.begin() + 2, positional.end());
+  if (is_lab) {
+    if (options.arguments.size() <= 1) return absl::OkStatus();
+    return absl::InvalidArgumentError("attention-lab takes one argument, an example, or none");
+  }
   for (const char* later : kLaterCommands) {
     if (options.command == later) {
       return absl::InvalidArgumentError(absl::StrCat(later, " is not supported yet"));

@@ -33,7 +33,7 @@ INCLUDE_EDGES = {
     "client": {"proto"},
 }
 # Files of server/ that create a Backend, and so see kernels/.
-KERNELS_IN_SERVER = re.compile(r"^server/(main|serve_command|offline_commands)\.(h|cc)$")
+KERNELS_IN_SERVER = re.compile(r"^server/(main|serve_command|offline_commands|attention_lab)\.(h|cc)$")
 # Files that speak gRPC, and files that also see plain messages. Nothing else sees the wire.
 SPEAKS_GRPC = re.compile(
     r"^(server/(main|\w+_service|\w+_stream|\w+_reactor|grpc_\w+)|client/generate_client)\.(h|cc)$")
