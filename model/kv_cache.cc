@@ -39,6 +39,14 @@ bool BlockPool::Acquire(int count, std::vector<int32_t>& table) {
   return true;
 }
 
+void BlockPool::Share(std::span<const int32_t> blocks, std::vector<int32_t>& table) {
+  for (const int32_t block : blocks) {
+    VITRINE_CHECK(at(block).owners > 0);
+    ++at(block).owners;
+    table.push_back(block);
+  }
+}
+
 void BlockPool::Release(std::vector<int32_t>& table) {
   // Last block first: a prefix stays longer than what was built on it, and without its prefix a
   // cached block cannot be found.

@@ -51,6 +51,9 @@ class BlockPool {
   // Appends `count` writable blocks to `table`; false and unchanged when fewer are available.
   bool Acquire(int count, std::vector<int32_t>& table);
 
+  // Appends `blocks`, owned, completely computed and never written again, to `table`, shared.
+  void Share(std::span<const int32_t> blocks, std::vector<int32_t>& table);
+
   // Gives up all blocks of `table` and clears it. Published blocks that nobody else owns become
   // cached. A block that is not owned is a bug and aborts.
   void Release(std::vector<int32_t>& table);

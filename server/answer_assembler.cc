@@ -5,8 +5,12 @@
 
 namespace vitrine::server {
 
-AnswerAssembler::AnswerAssembler(const Tokenizer& tokenizer, const GenerationRequest& request)
-    : tokenizer_(tokenizer), request_(request), matcher_(request.stop.stop_strings) {}
+AnswerAssembler::AnswerAssembler(const Tokenizer& tokenizer, const GenerationRequest& request,
+                                 int choice)
+    : tokenizer_(tokenizer),
+      request_(request),
+      choice_(choice),
+      matcher_(request.stop.stop_strings) {}
 
 bool AnswerAssembler::Append(TokenId id, TokenSink& sink) {
   if (matcher_.matched() >= 0) return false;
@@ -28,19 +32,19 @@ bool AnswerAssembler::Append(TokenId id, TokenSink& sink) {
   return true;
 }
 
-AnswerEnd AnswerAssembler::Finish(const RequestEnd& end, TokenSink& sink) {
+ChoiceEnd AnswerAssembler::Finish(const ChoiceEnding& ending, TokenSink& sink) {
   if (matcher_.matched() < 0) {
     Take(matcher_.Flush());
     EmitBefore(matcher_.matched() >= 0 ? matcher_.match_end() : std::numeric_limits<int64_t>::max(),
                sink);
   }
-  AnswerEnd answer = {.ending = end.ending,
-                      .reason = end.reason,
-                      .stop_token = end.stop_token,
-                      .timeline = end.timeline};
+  ChoiceEnd answer = {.choice = choice_,
+                      .ending = ending.ending,
+                      .reason = ending.reason,
+                      .stop_token = ending.stop_token};
   // What the engine met after the match did not happen, but for a client that is gone.
-  if (matcher_.matched() >= 0 && end.ending != Ending::kCancelled &&
-      end.ending != Ending::kExpired) {
+  if (matcher_.matched() >= 0 && ending.ending != Ending::kCancelled &&
+      ending.ending != Ending::kExpired) {
     answer.ending = Ending::kFinished;
     answer.reason = FinishReason::kStopString;
     answer.stop_token = -1;
@@ -48,8 +52,7 @@ AnswerEnd AnswerAssembler::Finish(const RequestEnd& end, TokenSink& sink) {
   }
   answer.tail_bytes = std::move(unsent_bytes_);
   answer.tail_text = std::move(ready_text_) + utf8_.Flush();
-  answer.completion_tokens = completion_tokens_;
-  answer.token_hash = hash_.value();
+  answer.completion_tokens = static_cast<int>(ids_.size());
   answer.answer_bytes = bytes_released_;
   return answer;
 }
@@ -75,13 +78,12 @@ void AnswerAssembler::EmitBefore(int64_t limit, TokenSink& sink) {
 }
 
 void AnswerAssembler::Emit(TokenId id, std::string text, TokenSink& sink) {
-  AnswerToken token = {
-      .position = static_cast<int64_t>(request_.prompt.size()) + completion_tokens_,
-      .id = id,
-      .text = std::move(text)};
+  AnswerToken token = {.choice = choice_,
+                       .position = static_cast<int64_t>(request_.prompt.size() + ids_.size()),
+                       .id = id,
+                       .text = std::move(text)};
   if (!request_.return_token_ids_only) token.bytes = tokenizer_.TokenBytes(id);
-  ++completion_tokens_;
-  hash_.Add(id);
+  ids_.push_back(id);
   sink.OnToken(token);
 }
 

@@ -1,5 +1,5 @@
-// Turns the ids of one answer into what its consumer sees: exact bytes, whole-character text with
-// beginnings of stop strings held back, a count and a hash. Delivery thread only.
+// Turns the ids of one choice into what its consumer sees: exact bytes and whole-character text
+// with beginnings of stop strings held back. Delivery thread only.
 //
 // Streamed text, unary text and the decoded ids agree byte for byte for any chunking: text is a
 // function of the ids alone. A token that begins at or after the end of a stop string does not
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/batch.h"
 #include "model/detokenizer.h"
 #include "model/tokenizer.h"
 #include "server/request.h"
@@ -20,7 +21,7 @@
 
 namespace vitrine::server {
 
-// 64-bit FNV-1a over the little-endian 32-bit ids of the tokens delivered.
+// 64-bit FNV-1a over the little-endian 32-bit ids of the tokens delivered, choice after choice.
 class TokenHash {
  public:
   void Add(TokenId id) {
@@ -38,14 +39,17 @@ class TokenHash {
 class AnswerAssembler {
  public:
   // Both must outlive the assembler.
-  AnswerAssembler(const Tokenizer& tokenizer, const GenerationRequest& request);
+  AnswerAssembler(const Tokenizer& tokenizer, const GenerationRequest& request, int choice);
 
   // The next token. False: a stop string has matched, now or earlier, and the answer is complete.
   bool Append(TokenId id, TokenSink& sink);
 
   // The end of the answer as the engine saw it. Tokens that waited go to the sink; the end as its
   // consumer shall see it is returned.
-  AnswerEnd Finish(const RequestEnd& end, TokenSink& sink);
+  ChoiceEnd Finish(const ChoiceEnding& ending, TokenSink& sink);
+
+  // Of the tokens handed to the sink.
+  const std::vector<TokenId>& ids() const { return ids_; }
 
  private:
   struct Waiting {
@@ -59,6 +63,7 @@ class AnswerAssembler {
 
   const Tokenizer& tokenizer_;
   const GenerationRequest& request_;
+  int choice_;
   StopMatcher matcher_;
   Utf8Stream utf8_;
   std::vector<Waiting> waiting_;  // Not yet shown to the sink, in order.
@@ -66,8 +71,7 @@ class AnswerAssembler {
   std::string unsent_bytes_;      // What ready_text_ and the bytes that utf8_ holds stand for.
   int64_t bytes_seen_ = 0;
   int64_t bytes_released_ = 0;
-  int completion_tokens_ = 0;
-  TokenHash hash_;
+  std::vector<TokenId> ids_;
 };
 
 }  // namespace vitrine::server

@@ -30,8 +30,9 @@ v1::Token MakeToken(const AnswerToken& token) {
   return message;
 }
 
-v1::ChoiceFinished MakeChoiceFinished(const AnswerEnd& end, const StopRules& stop) {
+v1::ChoiceFinished MakeChoiceFinished(const ChoiceEnd& end, const StopRules& stop) {
   v1::ChoiceFinished message;
+  message.set_choice(static_cast<uint32_t>(end.choice));
   message.set_reason(static_cast<v1::FinishReason>(end.reason));
   if (end.stop_token >= 0) message.set_matched_stop_token(static_cast<uint32_t>(end.stop_token));
   if (end.stop_string >= 0) {

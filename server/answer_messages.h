@@ -12,10 +12,10 @@ namespace vitrine::server {
 
 v1::Accepted MakeAccepted(const ActiveRequest& request, bool with_prompt_ids);
 v1::Token MakeToken(const AnswerToken& token);
-v1::ChoiceFinished MakeChoiceFinished(const AnswerEnd& end, const StopRules& stop);
+v1::ChoiceFinished MakeChoiceFinished(const ChoiceEnd& end, const StopRules& stop);
 v1::Done MakeDone(const AnswerEnd& end, int prompt_tokens);
 
-// The status of an answer that ended so; OK for those that end with a finish reason.
+// The status of a request that ended so; OK where every choice has a finish reason.
 absl::Status StatusOf(const AnswerEnd& end);
 
 // Unguessable: 128 random bits in hexadecimal.

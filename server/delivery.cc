@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "server/answer_assembler.h"
+#include "server/answer_set.h"
 #include "server/request_log.h"
 #include "server/token_sink.h"
 
@@ -11,7 +11,11 @@ namespace vitrine::server {
 
 ActiveRequest::ActiveRequest(std::string request_id, GenerationRequest valid_request,
                              std::shared_ptr<TokenSink> consumer)
-    : id(std::move(request_id)), request(std::move(valid_request)), sink(std::move(consumer)) {}
+    : id(std::move(request_id)),
+      request(std::move(valid_request)),
+      endings(static_cast<size_t>(request.num_choices)),
+      progress{.open_choices = request.num_choices},
+      sink(std::move(consumer)) {}
 
 ActiveRequest::~ActiveRequest() = default;
 
@@ -73,16 +77,23 @@ void Delivery::HandleAll() {
 
 void Delivery::Handle(StepEvent& event) {
   ActiveRequest& request = *event.request;
-  if (request.assembler == nullptr) {
-    request.assembler = std::make_unique<AnswerAssembler>(tokenizer_, request.request);
+  if (request.answers == nullptr) {
+    request.answers = std::make_unique<AnswerSet>(tokenizer_, request.request);
   }
+  AnswerSet& answers = *request.answers;
   if (!event.is_end) {
-    if (!request.cancelled && !request.assembler->Append(event.token, *request.sink)) {
-      request.text_stop = true;
+    if (!request.cancelled && !answers.Append(event.choice, event.token, *request.sink)) {
+      request.text_stops |= 1u << event.choice;
     }
     return;
   }
-  const AnswerEnd end = request.assembler->Finish(request.end, *request.sink);
+  const ChoiceEnding& ending = request.endings[static_cast<size_t>(event.choice)];
+  // Known here only: a failure behind a text stop did not happen.
+  if (answers.EndChoice(event.choice, ending, *request.sink).ending == Ending::kFailed) {
+    request.failed = true;
+  }
+  if (!answers.is_complete()) return;
+  const AnswerEnd end = answers.TakeEnd(request.timeline);
   // Counted first, so that a client that has seen the end also sees it counted.
   counters_.CountEnd(end.ending);
   if (options_.log_requests) LogRequestEnd(request, end);

@@ -76,29 +76,42 @@ void Engine::TakeArrivals() {
   queue_.Take(arrivals_);
   for (auto& request : arrivals_) {
     const PrefixChain root = pool_.RootChain(request->request.cache_salt);
-    scheduler_.Admit(std::make_unique<Sequence>(std::move(request), root, next_arrival_++));
+    scheduler_.Admit(Sequence::ForRequest(request, root, next_arrival_));
+    next_arrival_ += static_cast<uint64_t>(request->request.num_choices);
   }
   arrivals_.clear();
 }
 
 void Engine::DropLeavers(int64_t now_us) {
   scheduler_.RemoveIf([&](Sequence& sequence) {
-    const std::optional<RequestEnd> end = WhyLeave(sequence, now_us);
-    if (!end.has_value()) return false;
-    if (sequence.first_step_us < 0) queue_.Leave(*sequence.owner, /*started=*/false, now_us);
-    sequence.owner->end = *end;
+    const std::optional<ChoiceEnding> ending = WhyLeave(sequence, now_us);
+    if (!ending.has_value()) return false;
+    ActiveRequest& owner = *sequence.owner;
+    if (owner.progress.first_step_us < 0) queue_.Leave(owner, /*started=*/false, now_us);
+    owner.endings[static_cast<size_t>(sequence.choice)] = *ending;
     PostEnd(sequence, now_us);
+    for (const auto& sibling : sequence.siblings) {
+      owner.endings[static_cast<size_t>(sibling->choice)] = *ending;
+      PostEnd(*sibling, now_us);
+    }
     return true;
   });
 }
 
-std::optional<RequestEnd> Engine::WhyLeave(const Sequence& sequence, int64_t now_us) const {
+std::optional<ChoiceEnding> Engine::WhyLeave(const Sequence& sequence, int64_t now_us) const {
   const ActiveRequest& owner = *sequence.owner;
-  if (owner.cancelled) return RequestEnd{.ending = Ending::kCancelled};
-  if (owner.text_stop) return RequestEnd{.reason = FinishReason::kStopString};
-  if (owner.request.deadline_us <= now_us) return RequestEnd{.ending = Ending::kExpired};
-  if (owner.request.time_limit_us <= now_us) return RequestEnd{.reason = FinishReason::kTimeLimit};
-  if (stopping_) return RequestEnd{.ending = Ending::kShutDown, .reason = FinishReason::kShutdown};
+  if (owner.failed) return ChoiceEnding{.ending = Ending::kFailed};
+  if (owner.cancelled) return ChoiceEnding{.ending = Ending::kCancelled};
+  if ((owner.text_stops & (1u << sequence.choice)) != 0) {
+    return ChoiceEnding{.reason = FinishReason::kStopString};
+  }
+  if (owner.request.deadline_us <= now_us) return ChoiceEnding{.ending = Ending::kExpired};
+  if (owner.request.time_limit_us <= now_us) {
+    return ChoiceEnding{.reason = FinishReason::kTimeLimit};
+  }
+  if (stopping_) {
+    return ChoiceEnding{.ending = Ending::kShutDown, .reason = FinishReason::kShutdown};
+  }
   return std::nullopt;
 }
 
@@ -107,35 +120,40 @@ void Engine::NoteStarts(int64_t now_us) {
     const int prompt_rows =
         std::min(sequence->planned, std::max(0, sequence->prompt_length() - sequence->computed));
     prefilled_.Add(now_us, prompt_rows);
-    if (sequence->first_step_us >= 0) continue;
-    sequence->first_step_us = now_us;
+    ActiveRequest::Progress& progress = sequence->owner->progress;
+    if (progress.first_step_us >= 0) continue;
+    progress.first_step_us = now_us;
     queue_.Leave(*sequence->owner, /*started=*/true, now_us);
   }
 }
 
 void Engine::NoteResult(const StepResult& result, int64_t now_us) {
-  Sequence& sequence = *result.sequence;
+  const Sequence& sequence = *result.sequence;
   if (result.token >= 0) {
-    if (sequence.first_token_us < 0) sequence.first_token_us = now_us;
-    sequence.last_token_us = now_us;
+    ActiveRequest::Progress& progress = sequence.owner->progress;
+    if (progress.first_token_us < 0) progress.first_token_us = now_us;
+    progress.last_token_us = now_us;
     generated_.Add(now_us, 1);
-    events_.push_back({.request = sequence.owner, .token = result.token});
+    events_.push_back(
+        {.request = sequence.owner, .choice = sequence.choice, .token = result.token});
   }
   if (result.has_ended) PostEnd(sequence, now_us);
 }
 
-void Engine::PostEnd(Sequence& sequence, int64_t now_us) {
-  Timeline& timeline = sequence.timeline;
-  const int64_t arrival_us = sequence.request().arrival_us;
-  const bool has_started = sequence.first_step_us >= 0;
-  const bool has_token = sequence.first_token_us >= 0;
-  timeline.queue_us = (has_started ? sequence.first_step_us : now_us) - arrival_us;
-  if (has_started) {
-    timeline.prefill_us = (has_token ? sequence.first_token_us : now_us) - sequence.first_step_us;
+void Engine::PostEnd(const Sequence& sequence, int64_t now_us) {
+  ActiveRequest& owner = *sequence.owner;
+  ActiveRequest::Progress& progress = owner.progress;
+  if (--progress.open_choices == 0) {
+    Timeline& timeline = owner.timeline;
+    const bool has_started = progress.first_step_us >= 0;
+    const bool has_token = progress.first_token_us >= 0;
+    timeline.queue_us = (has_started ? progress.first_step_us : now_us) - owner.request.arrival_us;
+    if (has_started) {
+      timeline.prefill_us = (has_token ? progress.first_token_us : now_us) - progress.first_step_us;
+    }
+    if (has_token) timeline.decode_us = progress.last_token_us - progress.first_token_us;
   }
-  if (has_token) timeline.decode_us = sequence.last_token_us - sequence.first_token_us;
-  sequence.owner->end.timeline = timeline;
-  events_.push_back({.request = sequence.owner, .is_end = true});
+  events_.push_back({.request = sequence.owner, .choice = sequence.choice, .is_end = true});
 }
 
 EngineLoad Engine::load() const {

@@ -71,10 +71,10 @@ class Engine {
   void Run();
   void TakeArrivals();
   void DropLeavers(int64_t now_us);
-  std::optional<RequestEnd> WhyLeave(const Sequence& sequence, int64_t now_us) const;
+  std::optional<ChoiceEnding> WhyLeave(const Sequence& sequence, int64_t now_us) const;
   void NoteStarts(int64_t now_us);
   void NoteResult(const StepResult& result, int64_t now_us);
-  void PostEnd(Sequence& sequence, int64_t now_us);
+  void PostEnd(const Sequence& sequence, int64_t now_us);
   void PublishLoad();
 
   const EngineOptions options_;

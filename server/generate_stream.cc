@@ -76,6 +76,13 @@ void GenerateStream::OnToken(const AnswerToken& token) {
   Advance();
 }
 
+void GenerateStream::OnChoiceEnd(const ChoiceEnd& end) {
+  std::lock_guard lock(mutex_);
+  if (is_dead_) return;
+  messages_.EndChoice(end, request_->request.stop);
+  Advance();
+}
+
 void GenerateStream::OnEnd(const AnswerEnd& end) {
   std::lock_guard lock(mutex_);
   if (is_dead_) return;

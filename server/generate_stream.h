@@ -56,6 +56,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
 
   // Delivery thread.
   void OnToken(const AnswerToken& token) override;
+  void OnChoiceEnd(const ChoiceEnd& end) override;
   void OnEnd(const AnswerEnd& end) override;
 
   // Any thread. Whether a write has been in flight for longer than `limit_us`; if so the call is

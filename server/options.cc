@@ -165,6 +165,7 @@ absl::Status ReadLimits(ServerOptions& options) {
                                      scheduler.max_step_tokens));
   options.load.max_step_rows = scheduler.max_step_tokens;
   options.load.max_step_sequences = scheduler.max_running_sequences;
+  options.request.max_running_sequences = scheduler.max_running_sequences;
   options.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
 
   options.queue = {.max_requests = absl::GetFlag(FLAGS_max_queued_requests),

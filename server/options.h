@@ -20,6 +20,7 @@ struct RequestLimits {
   int max_stop_token_ids = 1024;
   int max_cache_salt_bytes = 64;
   int max_client_request_id_bytes = 128;
+  int max_running_sequences = 1;  // As the scheduler's: all choices of a request run at once.
   int64_t max_request_us = 3600LL * 1'000'000;  // Deadline of a request that brings none.
 };
 

@@ -34,8 +34,12 @@ struct StopRules {
   bool include_stop_string = false;
 };
 
+// Answers to one prompt.
+inline constexpr int kMaxChoices = 8;
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;
+  int num_choices = 1;  // Choice i draws from (seed, i, position).
   SamplingParams sampling;
   StopRules stop;
   int priority = 0;               // Higher goes first.
@@ -47,8 +51,9 @@ struct GenerationRequest {
   int64_t time_limit_us = kNever;  // Then it ends with what it has.
 };
 
-// How a request leaves the server: exactly one of these.
-enum class Ending { kFinished, kCancelled, kExpired, kShutDown, kFailed };
+// How a choice, and so its request, leaves the server: exactly one of these. A request whose
+// choices differ takes the last of them in this order.
+enum class Ending { kFinished, kShutDown, kCancelled, kExpired, kFailed };
 
 // Why an answer that is kFinished (or kShutDown) is complete; numbered as on the wire.
 enum class FinishReason {
@@ -62,7 +67,7 @@ enum class FinishReason {
   kShutdown = 7,
 };
 
-// What happened to a request, and when. The engine thread writes it until the request has ended.
+// What happened to a request, all choices together, and when.
 struct Timeline {
   int64_t queue_us = 0;    // Arrival to first step.
   int64_t prefill_us = 0;  // First step to first token.
@@ -70,7 +75,7 @@ struct Timeline {
   int cached_prompt_tokens = 0;
   int prefill_chunks = 0;
   int preemptions = 0;
-  int steps = 0;
+  int steps = 0;               // That held at least one of its choices.
   int64_t step_sequences = 0;  // Sum over its steps of the sequences in the step.
 
   double mean_batch_size() const {
@@ -78,15 +83,15 @@ struct Timeline {
   }
 };
 
-struct RequestEnd {
+// How the engine saw one choice end.
+struct ChoiceEnding {
   Ending ending = Ending::kFinished;
   FinishReason reason = FinishReason::kUnspecified;
   TokenId stop_token = -1;  // With kEos and kStopToken.
-  Timeline timeline = {};
 };
 
 class TokenSink;
-class AnswerAssembler;
+class AnswerSet;
 
 // A request from acceptance to its end, shared by the three threads.
 struct ActiveRequest {
@@ -100,22 +105,38 @@ struct ActiveRequest {
   const GenerationRequest request;
 
   // All that travels backwards, read by the engine between steps: the client is gone; the answer
-  // is complete because a stop string matched.
+  // of a choice (one bit each) is complete because a stop string matched; a choice failed, and with
+  // it the request.
   std::atomic<bool> cancelled = false;
-  std::atomic<bool> text_stop = false;
+  std::atomic<uint32_t> text_stops = 0;
+  std::atomic<bool> failed = false;
 
-  // Engine thread until the end is posted to delivery, delivery thread from then on.
-  RequestEnd end;
+  // Engine thread until the end of the choice, or of all for the timeline, is posted to delivery;
+  // delivery thread from then on.
+  std::vector<ChoiceEnding> endings;  // [num_choices]
+  Timeline timeline;
+
+  // Engine thread. Times are monotonic; -1: not yet.
+  struct Progress {
+    int64_t first_step_us = -1;
+    int64_t first_token_us = -1;
+    int64_t last_token_us = -1;
+    int64_t last_step = -1;          // Number of the last step that held one of its choices,
+    int64_t last_prefill_step = -1;  // and of the last that computed a part of its prompt.
+    int open_choices = 0;            // Without an end.
+  };
+  Progress progress;
 
   // Delivery thread.
   std::shared_ptr<TokenSink> sink;
-  std::unique_ptr<AnswerAssembler> assembler;
+  std::unique_ptr<AnswerSet> answers;
 };
 
-// What the engine tells delivery: a token of an answer, or its end. Per request: tokens in order,
+// What the engine tells delivery: a token of a choice, or its end. Per choice: tokens in order,
 // then one end.
 struct StepEvent {
   std::shared_ptr<ActiveRequest> request = {};
+  int choice = 0;
   TokenId token = -1;
   bool is_end = false;
 };

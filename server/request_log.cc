@@ -3,12 +3,13 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace vitrine::server {
 namespace {
 
-const char* EndName(const AnswerEnd& end) {
+const char* EndName(const ChoiceEnd& end) {
   switch (end.ending) {
     case Ending::kCancelled:
       return "cancelled";
@@ -52,12 +53,16 @@ void LogRequestEnd(const ActiveRequest& request, const AnswerEnd& end) {
     if (c == '"' || c == '\\') client_id += '\\';
     client_id += c;
   }
+  std::string ends;  // One per choice.
+  for (const ChoiceEnd& choice : end.choices) {
+    absl::StrAppend(&ends, ends.empty() ? "" : ",", EndName(choice));
+  }
   const std::string line = absl::StrFormat(
       "request id=%s client_id=\"%s\" end=%s prompt_tokens=%d cached_prompt_tokens=%d "
       "completion_tokens=%d queue_us=%d prefill_us=%d decode_us=%d prefill_chunks=%d steps=%d "
       "preemptions=%d "
       "mean_batch_size=%.2f\n",
-      request.id, client_id, EndName(end), request.request.prompt.size(), t.cached_prompt_tokens,
+      request.id, client_id, ends, request.request.prompt.size(), t.cached_prompt_tokens,
       end.completion_tokens, t.queue_us, t.prefill_us, t.decode_us, t.prefill_chunks, t.steps,
       t.preemptions, t.mean_batch_size());
   // One write, so that lines of several threads do not mix.

@@ -35,7 +35,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
 }
 
 void Scheduler::Admit(std::unique_ptr<Sequence> sequence) {
-  VITRINE_CHECK_LE(BlocksFor(sequence->kv_limit()), pool_.num_blocks());
+  VITRINE_CHECK_LE(sequence->block_limit(), pool_.num_blocks());
+  VITRINE_CHECK_LE(1 + sequence->num_siblings(), options_.max_running_sequences);
   Insert(waiting_, std::move(sequence));
 }
 
@@ -60,7 +61,7 @@ void Scheduler::PlanDecodes() {
 void Scheduler::AdmitWaiting() {
   // What was just preempted must not come back into the blocks that it made room for.
   if (has_preempted_) return;
-  while (running() < options_.max_running_sequences) {
+  while (places_taken() < options_.max_running_sequences) {
     const Line::iterator position = PickWaiting();
     if (position == waiting_.end()) break;
     Start(position);
@@ -88,16 +89,19 @@ Scheduler::Line::iterator Scheduler::OldestWaiting() {
 }
 
 bool Scheduler::Fits(const Sequence& sequence) const {
+  if (running_.empty()) return true;
+  const int places = 1 + sequence.num_siblings();
+  if (places_taken() + places > options_.max_running_sequences) return false;
   int available = pool_.available();
   int needed;
   if (options_.optimistic_admission) {
-    needed = BlocksFor(std::min(sequence.length() + 1, sequence.kv_limit()));
-    available -= running();  // Each may need its next block soon.
+    needed =
+        BlocksFor(std::min(sequence.length() + 1, sequence.kv_limit())) + sequence.num_siblings();
+    available -= places_taken();  // Each may need its next block soon.
   } else {
-    needed = BlocksFor(sequence.kv_limit());
+    needed = sequence.block_limit();
     for (const auto& other : running_) available -= other->blocks_to_come();
   }
-  if (running_.empty()) return true;
   if (needed <= available) return true;
   // Blocks that a running sequence owns anyway come for nothing. The last token is never reused.
   const auto reusable = static_cast<size_t>(sequence.length() - 1);
@@ -119,6 +123,12 @@ void Scheduler::Start(Line::iterator position) {
   started.is_running = true;
   Insert(running_, std::move(sequence));
   ReuseCached(started);
+}
+
+int Scheduler::places_taken() const {
+  int places = running();
+  for (const auto& sequence : running_) places += sequence->num_siblings();
+  return places;
 }
 
 void Scheduler::PlanPrefills() {
@@ -180,7 +190,7 @@ void Scheduler::ReuseCached(Sequence& sequence) {
   // After a preemption it finds blocks of its own: those were computed, not saved.
   const int saved = std::min(sequence.computed, sequence.prompt_length()) -
                     std::max(before, sequence.furthest_computed);
-  sequence.timeline.cached_prompt_tokens += std::max(0, saved);
+  sequence.owner->timeline.cached_prompt_tokens += std::max(0, saved);
   sequence.furthest_computed = std::max(sequence.furthest_computed, sequence.computed);
 }
 
@@ -205,7 +215,7 @@ void Scheduler::Preempt(Sequence& sequence) {
   sequence.chain = sequence.root_chain;
   sequence.chained_blocks = 0;
   sequence.is_running = false;
-  ++sequence.timeline.preemptions;
+  ++sequence.owner->timeline.preemptions;
   ++preemptions_;
   has_preempted_ = true;
   Insert(waiting_, Extract(running_, sequence));
@@ -214,6 +224,7 @@ void Scheduler::Preempt(Sequence& sequence) {
 void Scheduler::FormBatch() {
   batch_.Clear();
   step_.clear();
+  ++step_number_;
   batch_.max_blocks = 0;
   for (const auto& owned : running_) {
     Sequence& sequence = *owned;
@@ -232,18 +243,31 @@ void Scheduler::FormBatch() {
                                  .top_p = sampling.top_p,
                                  .min_p = sampling.min_p,
                                  .seed = sampling.seed,
+                                 .choice = static_cast<uint32_t>(sequence.choice),
                                  .position = sequence.length()});
     }
-    ++sequence.timeline.steps;
-    if (sequence.computed < sequence.prompt_length()) ++sequence.timeline.prefill_chunks;
   }
   const auto width = static_cast<size_t>(batch_.max_blocks);
   for (Sequence* sequence : step_) {
-    sequence->timeline.step_sequences += static_cast<int64_t>(step_.size());
+    NoteStep(*sequence);
     const size_t end = batch_.block_table.size() + width;
     batch_.block_table.insert(batch_.block_table.end(), sequence->blocks.begin(),
                               sequence->blocks.end());
     batch_.block_table.resize(end, 0);
+  }
+}
+
+void Scheduler::NoteStep(const Sequence& sequence) {
+  Timeline& timeline = sequence.owner->timeline;
+  ActiveRequest::Progress& progress = sequence.owner->progress;
+  // Its choices may be in one step together.
+  if (std::exchange(progress.last_step, step_number_) != step_number_) {
+    ++timeline.steps;
+    timeline.step_sequences += static_cast<int64_t>(step_.size());
+  }
+  if (sequence.computed < sequence.prompt_length() &&
+      std::exchange(progress.last_prefill_step, step_number_) != step_number_) {
+    ++timeline.prefill_chunks;
   }
 }
 
@@ -254,20 +278,37 @@ std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next) {
   for (Sequence* sequence : step_) {
     sequence->computed += std::exchange(sequence->planned, 0);
     sequence->furthest_computed = std::max(sequence->furthest_computed, sequence->computed);
-    PublishComputed(*sequence);
+    if (sequence->remaining() == 0 && !sequence->siblings.empty()) Fork(*sequence);
+    PublishComputed(*sequence, sequence->computed / kKvBlockTokens);
     if (sequence->remaining() > 0) continue;
     if (sequence->wants_token()) {
       results_.push_back(TakeToken(*sequence, next[drawn++]));
     } else {
-      End(*sequence, Ending::kFinished, FinishReason::kMaxTokens, -1);
+      End(*sequence, {.reason = FinishReason::kMaxTokens});
       results_.push_back({.sequence = sequence, .has_ended = true});
     }
   }
   return results_;
 }
 
-void Scheduler::PublishComputed(Sequence& sequence) {
-  while ((sequence.chained_blocks + 1) * kKvBlockTokens <= sequence.computed) {
+void Scheduler::Fork(Sequence& sequence) {
+  // No further: the chain must be that after the last block shared.
+  PublishComputed(sequence, sequence.shared_blocks());
+  for (auto& sibling : sequence.siblings) {
+    pool_.Share(std::span(sequence.blocks).first(static_cast<size_t>(sequence.chained_blocks)),
+                sibling->blocks);
+    sibling->chain = sequence.chain;
+    sibling->chained_blocks = sequence.chained_blocks;
+    sibling->computed = sequence.chained_blocks * kKvBlockTokens;
+    sibling->furthest_computed = sibling->computed;
+    sibling->is_running = true;
+    Insert(running_, std::move(sibling));
+  }
+  sequence.siblings.clear();
+}
+
+void Scheduler::PublishComputed(Sequence& sequence, int blocks) {
+  while (sequence.chained_blocks < blocks) {
     const int block = sequence.chained_blocks++;
     pool_.Publish(sequence.blocks[static_cast<size_t>(block)], sequence.BlockTokens(block),
                   sequence.chain);
@@ -278,25 +319,25 @@ StepResult Scheduler::TakeToken(Sequence& sequence, TokenId token) {
   const StopRules& stop = sequence.request().stop;
   StepResult result = {.sequence = &sequence, .has_ended = true};
   if (token == kNoToken) {
-    End(sequence, Ending::kFailed, FinishReason::kUnspecified, -1);
+    End(sequence, {.ending = Ending::kFailed});
   } else if (!stop.ignore_eos && Contains(stop.eos_ids, token)) {
-    End(sequence, Ending::kFinished, FinishReason::kEos, token);
+    End(sequence, {.reason = FinishReason::kEos, .stop_token = token});
   } else if (Contains(stop.stop_token_ids, token)) {
-    End(sequence, Ending::kFinished, FinishReason::kStopToken, token);
+    End(sequence, {.reason = FinishReason::kStopToken, .stop_token = token});
   } else {
     sequence.tokens.push_back(token);
     result.token = token;
     result.has_ended = !sequence.wants_token();
     if (result.has_ended) {
-      End(sequence, Ending::kFinished,
-          stop.max_length_is_context ? FinishReason::kContextFull : FinishReason::kMaxTokens, -1);
+      End(sequence, {.reason = stop.max_length_is_context ? FinishReason::kContextFull
+                                                          : FinishReason::kMaxTokens});
     }
   }
   return result;
 }
 
-void Scheduler::End(Sequence& sequence, Ending ending, FinishReason reason, TokenId stop_token) {
-  sequence.owner->end = {.ending = ending, .reason = reason, .stop_token = stop_token};
+void Scheduler::End(Sequence& sequence, const ChoiceEnding& ending) {
+  sequence.owner->endings[static_cast<size_t>(sequence.choice)] = ending;
   pool_.Release(sequence.blocks);
   sequence.is_running = false;
   ended_.push_back(Extract(running_, sequence));

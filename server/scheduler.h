@@ -12,6 +12,7 @@
 //   3. shares prefill_chunk_tokens among prompts: a quarter is the first's in order of service, the
 //      rest goes to the shortest first. A prompt whose next block another sequence is computing
 //      waits for it. A sequence that is alone may fill the whole step.
+// A request of several choices is admitted as a whole, with a place for each; see sequence.h.
 // Blocks become reusable by others only after they were computed, and the last token of a prompt is
 // always computed, since its logits are needed.
 #pragma once
@@ -42,7 +43,7 @@ struct SchedulerOptions {
 struct StepResult {
   Sequence* sequence = nullptr;
   TokenId token = -1;      // Of the answer; -1: none.
-  bool has_ended = false;  // Then sequence->owner->end says how; its blocks are free already.
+  bool has_ended = false;  // Then owner->endings[choice] says how; its blocks are free already.
 };
 
 class Scheduler {
@@ -50,7 +51,8 @@ class Scheduler {
   // `pool` must outlive the scheduler.
   Scheduler(const SchedulerOptions& options, BlockPool& pool);
 
-  // Puts a request in the waiting line. Its kv_limit must fit the pool.
+  // Puts a request in the waiting line. Its block_limit must fit the pool, and its choices
+  // max_running_sequences.
   void Admit(std::unique_ptr<Sequence> sequence);
 
   // Forms the next step. Empty when nothing is left to compute; valid until the next call. Every
@@ -61,8 +63,9 @@ class Scheduler {
   // service, and valid until the next call of Next.
   std::span<const StepResult> Complete(std::span<const TokenId> next);
 
-  // Takes out every sequence for which `should_leave` holds and frees its blocks at once. Between
-  // steps only. `should_leave` may keep the owner; the sequence dies when it returns true.
+  // Takes out every sequence for which `should_leave` holds, with its siblings, and frees its
+  // blocks at once. Between steps only. `should_leave` may keep the owner; the sequence dies when
+  // it returns true.
   void RemoveIf(absl::FunctionRef<bool(Sequence&)> should_leave);
 
   // Sequences of the step formed last.
@@ -82,6 +85,7 @@ class Scheduler {
   Line::iterator OldestWaiting();
   bool Fits(const Sequence& sequence) const;
   void Start(Line::iterator position);
+  int places_taken() const;
 
   void PlanPrefills();
   void CollectPrefills();
@@ -92,10 +96,12 @@ class Scheduler {
   bool SecureBlocks(Sequence& sequence, int tokens);
   void Preempt(Sequence& sequence);
   void FormBatch();
+  void NoteStep(const Sequence& sequence);
 
-  void PublishComputed(Sequence& sequence);
+  void Fork(Sequence& sequence);
+  void PublishComputed(Sequence& sequence, int blocks);
   StepResult TakeToken(Sequence& sequence, TokenId token);
-  void End(Sequence& sequence, Ending ending, FinishReason reason, TokenId stop_token);
+  void End(Sequence& sequence, const ChoiceEnding& ending);
   void Insert(Line& line, std::unique_ptr<Sequence> sequence);
   static std::unique_ptr<Sequence> Extract(Line& line, const Sequence& sequence);
 
@@ -112,6 +118,7 @@ class Scheduler {
   bool has_preempted_ = false;  // In the step being formed.
   int oldest_passed_ = 0;       // Admissions in a row that passed the oldest waiting request.
   int64_t preemptions_ = 0;
+  int64_t step_number_ = 0;
 };
 
 }  // namespace vitrine::server

@@ -1,4 +1,9 @@
-// One request being computed: its tokens so far, its blocks and its counters. Engine thread only.
+// One choice of a request being computed: its tokens so far, its blocks and its counters. Engine
+// thread only.
+//
+// The choices of a request are one sequence until the prompt is computed; then the others come out
+// of it and share the prompt's whole blocks, but for the last token, whose logits each needs. From
+// there on each is a sequence like any other.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +19,29 @@
 namespace vitrine::server {
 
 struct Sequence {
-  Sequence(std::shared_ptr<ActiveRequest> active, PrefixChain root, uint64_t arrival_number)
-      : owner(std::move(active)), root_chain(root), chain(root), arrival(arrival_number) {
+  Sequence(std::shared_ptr<ActiveRequest> active, int choice_index, PrefixChain root,
+           uint64_t arrival_number)
+      : owner(std::move(active)),
+        choice(choice_index),
+        root_chain(root),
+        chain(root),
+        arrival(arrival_number) {
     // All memory it will ever need, so that no step allocates.
     tokens.reserve(static_cast<size_t>(request().stop.max_length));
     tokens = request().prompt;
     blocks.reserve(static_cast<size_t>(BlocksFor(kv_limit())));
+  }
+
+  // All choices of a request, the further ones in `siblings` of the first. `first_arrival` is
+  // followed by num_choices - 1 further arrival numbers.
+  static std::unique_ptr<Sequence> ForRequest(const std::shared_ptr<ActiveRequest>& active,
+                                              const PrefixChain& root, uint64_t first_arrival) {
+    auto first = std::make_unique<Sequence>(active, 0, root, first_arrival);
+    for (int choice = 1; choice < active->request.num_choices; ++choice) {
+      first->siblings.push_back(std::make_unique<Sequence>(
+          active, choice, root, first_arrival + static_cast<uint64_t>(choice)));
+    }
+    return first;
   }
 
   const GenerationRequest& request() const { return owner->request; }
@@ -30,15 +52,24 @@ struct Sequence {
   bool wants_token() const { return length() < request().stop.max_length; }
   // Most tokens whose keys and values it will store: the last token drawn is never computed.
   int kv_limit() const { return std::max(prompt_length(), request().stop.max_length - 1); }
-  // Blocks that it may still ask for.
-  int blocks_to_come() const { return BlocksFor(kv_limit()) - static_cast<int>(blocks.size()); }
+  // Blocks of the prompt that all choices share.
+  int shared_blocks() const { return (prompt_length() - 1) / kKvBlockTokens; }
+  int num_siblings() const { return static_cast<int>(siblings.size()); }
+  // Most blocks that it and its siblings will own.
+  int block_limit() const {
+    return BlocksFor(kv_limit()) + num_siblings() * (BlocksFor(kv_limit()) - shared_blocks());
+  }
+  // Blocks that they may still ask for.
+  int blocks_to_come() const { return block_limit() - static_cast<int>(blocks.size()); }
 
   std::span<const TokenId> BlockTokens(int block) const {
     return std::span(tokens).subspan(static_cast<size_t>(block) * kKvBlockTokens, kKvBlockTokens);
   }
 
   std::shared_ptr<ActiveRequest> owner;
-  std::vector<TokenId> tokens;  // Prompt, then answer.
+  int choice;
+  std::vector<std::unique_ptr<Sequence>> siblings;  // Not yet started: the prompt comes first.
+  std::vector<TokenId> tokens;                      // Prompt, then answer.
   int computed = 0;             // Leading tokens whose keys and values are stored.
   int planned = 0;              // Tokens of the step being formed or run.
   std::vector<int32_t> blocks;  // [BlocksFor(computed)] between steps.
@@ -49,12 +80,6 @@ struct Sequence {
   int bypassed = 0;           // Later ones admitted while this one did not fit.
   int furthest_computed = 0;  // Most that `computed` has ever been.
   bool is_running = false;
-
-  // Monotonic; -1: not yet. The engine sets them.
-  int64_t first_step_us = -1;
-  int64_t first_token_us = -1;
-  int64_t last_token_us = -1;
-  Timeline timeline;
 };
 
 // Order of service: higher priority, then earlier arrival.

@@ -19,8 +19,14 @@ void StreamMessages::AddToken(const AnswerToken& token) {
   last_bytes_ += token.bytes.size() + token.text.size() + kTokenOverhead;
 }
 
+void StreamMessages::EndChoice(const ChoiceEnd& end, const StopRules& stop) {
+  *Add().mutable_choice_finished() = MakeChoiceFinished(end, stop);
+}
+
 void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& request) {
-  *Add().mutable_choice_finished() = MakeChoiceFinished(end, request.stop);
+  for (const ChoiceEnd& choice : end.choices) {
+    if (choice.ending != Ending::kFinished) EndChoice(choice, request.stop);
+  }
   *Add().mutable_done() = MakeDone(end, static_cast<int>(request.prompt.size()));
 }
 

@@ -21,7 +21,8 @@ class StreamMessages {
 
   void Accept(const ActiveRequest& request, bool with_prompt_ids);
   void AddToken(const AnswerToken& token);
-  // Of an answer whose status is OK.
+  void EndChoice(const ChoiceEnd& end, const StopRules& stop);
+  // Of a request whose status is OK; choices that did not finish are ended first.
   void Finish(const AnswerEnd& end, const GenerationRequest& request);
 
   // The next message, with its sequence number; none when all have been taken.

@@ -1,17 +1,19 @@
-// The consumer of one answer. Delivery calls it, from one thread at a time: OnToken for each token
-// in order, then OnEnd once. Implementations do not block.
+// The consumer of the answers to one request. Delivery calls it, from one thread at a time: per
+// choice OnToken for each token in order, then OnChoiceEnd once if the choice finished; OnEnd once
+// after all that. Implementations do not block.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/batch.h"
 #include "server/request.h"
 
 namespace vitrine::server {
 
-// One token of the answer. `bytes` and `text` are empty when only ids were asked for.
+// One token of an answer. `bytes` and `text` are empty when only ids were asked for.
 struct AnswerToken {
   int choice = 0;
   int64_t position = 0;  // In the sequence, prompt included.
@@ -20,7 +22,9 @@ struct AnswerToken {
   std::string text = {};        // Valid UTF-8 that this token released.
 };
 
-struct AnswerEnd {
+// The end of one answer.
+struct ChoiceEnd {
+  int choice = 0;
   Ending ending = Ending::kFinished;
   FinishReason reason = FinishReason::kUnspecified;
   TokenId stop_token = -1;      // With kEos and kStopToken.
@@ -28,8 +32,15 @@ struct AnswerEnd {
   std::string tail_text = {};   // Valid UTF-8 that was held back and belongs to the answer.
   std::string tail_bytes = {};  // What tail_text stands for.
   int completion_tokens = 0;    // Tokens handed to OnToken.
-  uint64_t token_hash = 0;      // Of their ids; FNV-1a, see answer_assembler.h.
   int64_t answer_bytes = 0;     // Bytes of the answer, without the stop string unless kept.
+};
+
+// The end of a request.
+struct AnswerEnd {
+  Ending ending = Ending::kFinished;
+  std::vector<ChoiceEnd> choices = {};  // [num_choices]
+  int completion_tokens = 0;            // Of all choices.
+  uint64_t token_hash = 0;              // Of their ids, choice after choice; see TokenHash.
   Timeline timeline = {};
 };
 
@@ -37,6 +48,7 @@ class TokenSink {
  public:
   virtual ~TokenSink() = default;
   virtual void OnToken(const AnswerToken& token) = 0;
+  virtual void OnChoiceEnd(const ChoiceEnd& /*end*/) {}
   virtual void OnEnd(const AnswerEnd& end) = 0;
 };
 

@@ -21,7 +21,10 @@ void UnaryReactor::Attach(std::shared_ptr<ActiveRequest> request, bool with_prom
   std::lock_guard lock(mutex_);
   request_ = std::move(request);
   *response_->mutable_accepted() = MakeAccepted(*request_, with_prompt_ids);
-  response_->add_choices();
+  for (int i = 0; i < request_->request.num_choices; ++i) {
+    response_->add_choices()->set_index(static_cast<uint32_t>(i));
+  }
+  bytes_.resize(static_cast<size_t>(request_->request.num_choices));
 }
 
 void UnaryReactor::Refuse(const grpc::Status& status) {
@@ -32,12 +35,12 @@ void UnaryReactor::Refuse(const grpc::Status& status) {
 void UnaryReactor::OnToken(const AnswerToken& token) {
   std::lock_guard lock(mutex_);
   if (is_finished_) return;
-  v1::Choice& choice = *response_->mutable_choices(0);
+  v1::Choice& choice = *response_->mutable_choices(token.choice);
   v1::Token& message = *choice.add_tokens();
   message = MakeToken(token);
   choice.mutable_text()->append(message.text());
   message.clear_text();
-  bytes_.append(token.bytes);
+  bytes_[static_cast<size_t>(token.choice)].append(token.bytes);
 }
 
 void UnaryReactor::OnEnd(const AnswerEnd& end) {
@@ -48,13 +51,17 @@ void UnaryReactor::OnEnd(const AnswerEnd& end) {
     return;
   }
   const GenerationRequest& request = request_->request;
-  v1::Choice& choice = *response_->mutable_choices(0);
-  choice.mutable_text()->append(end.tail_text);
-  choice.set_bytes(bytes_.substr(0, static_cast<size_t>(end.answer_bytes)));
-  v1::ChoiceFinished& finished = *choice.mutable_finished();
-  finished = MakeChoiceFinished(end, request.stop);
-  finished.clear_tail_text();
-  finished.clear_tail_bytes();
+  for (const ChoiceEnd& choice_end : end.choices) {
+    v1::Choice& choice = *response_->mutable_choices(choice_end.choice);
+    std::string& bytes = bytes_[static_cast<size_t>(choice_end.choice)];
+    bytes.resize(static_cast<size_t>(choice_end.answer_bytes));
+    choice.set_bytes(std::move(bytes));
+    choice.mutable_text()->append(choice_end.tail_text);
+    v1::ChoiceFinished& finished = *choice.mutable_finished();
+    finished = MakeChoiceFinished(choice_end, request.stop);
+    finished.clear_tail_text();
+    finished.clear_tail_bytes();
+  }
   *response_->mutable_done() = MakeDone(end, static_cast<int>(request.prompt.size()));
   const size_t size = response_->ByteSizeLong();
   if (size > static_cast<size_t>(limits_.max_unary_bytes)) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "server/clock.h"
 #include "server/options.h"
@@ -45,7 +46,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public TokenSink {
   std::mutex mutex_;  // Guards all below, and *response_ until Finish.
   std::shared_ptr<UnaryReactor> self_;
   std::shared_ptr<ActiveRequest> request_;
-  std::string bytes_;
+  std::vector<std::string> bytes_;  // [num_choices]
   bool is_finished_ = false;
 };
 

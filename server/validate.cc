@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "model/detokenizer.h"
+#include "model/kv_cache.h"
 #include "model/status.h"
 #include "server/field_error.h"
 
@@ -160,9 +161,16 @@ absl::Status ValidateStopStrings(const v1::StopOptions& stop, const RequestLimit
   return absl::OkStatus();
 }
 
+// Of `choices` that share the whole blocks of the prompt but for its last token.
+int64_t KvTokensNeeded(int64_t prompt_tokens, int64_t stored_tokens, int choices) {
+  const int64_t shared = (prompt_tokens - 1) / kKvBlockTokens * kKvBlockTokens;
+  const int64_t own = stored_tokens - shared;
+  return choices == 1 ? stored_tokens : shared + choices * BlocksFor(own) * kKvBlockTokens;
+}
+
 // Where the answer ends for lack of room or by wish.
 absl::Status ValidateLength(const v1::StopOptions& stop, const ServedModel& model,
-                            int64_t prompt_tokens, StopRules& rules) {
+                            int64_t prompt_tokens, int choices, StopRules& rules) {
   if (prompt_tokens > model.context_length) {
     return FieldError("prompt",
                       std::string(absl::StrCat("has ", prompt_tokens, " tokens, the context holds ",
@@ -181,14 +189,17 @@ absl::Status ValidateLength(const v1::StopOptions& stop, const ServedModel& mode
     is_context = false;
   }
   // The last token drawn is never stored.
-  const int64_t stored = std::max(prompt_tokens, length - 1);
-  if (stored > model.kv_tokens) {
-    if (!is_context || prompt_tokens > model.kv_tokens) {
-      return absl::ResourceExhaustedError(absl::StrCat("prompt and answer need ", stored,
-                                                       " tokens of key and value cache, there are ",
-                                                       model.kv_tokens));
+  const int64_t needed =
+      KvTokensNeeded(prompt_tokens, std::max(prompt_tokens, length - 1), choices);
+  if (needed > model.kv_tokens) {
+    if (!is_context || KvTokensNeeded(prompt_tokens, prompt_tokens, choices) > model.kv_tokens) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(choices == 1 ? "prompt and answer need " : "prompt and answers need ",
+                       needed, " tokens of key and value cache, there are ", model.kv_tokens));
     }
-    length = model.kv_tokens + 1;
+    const int64_t shared = (prompt_tokens - 1) / kKvBlockTokens * kKvBlockTokens;
+    const int64_t own = (model.kv_tokens - shared) / choices / kKvBlockTokens * kKvBlockTokens;
+    length = shared + own + 1;
   }
   rules.max_length = static_cast<int>(length);
   rules.max_length_is_context = is_context;
@@ -207,9 +218,11 @@ absl::StatusOr<int64_t> ValidateTimeLimit(const google::protobuf::Duration& limi
 }
 
 absl::StatusOr<StopRules> ValidateStop(const v1::StopOptions& stop, const ServedModel& model,
-                                       const RequestLimits& limits, int64_t prompt_tokens) {
+                                       const RequestLimits& limits,
+                                       const GenerationRequest& request) {
   StopRules rules;
-  VITRINE_RETURN_IF_ERROR(ValidateLength(stop, model, prompt_tokens, rules));
+  VITRINE_RETURN_IF_ERROR(ValidateLength(stop, model, static_cast<int64_t>(request.prompt.size()),
+                                         request.num_choices, rules));
   if (stop.has_min_tokens() && stop.min_tokens() != 0)
     return FieldError("stop.min_tokens", kNotYet);
   VITRINE_RETURN_IF_ERROR(ValidateStopStrings(stop, limits, rules));
@@ -227,19 +240,24 @@ absl::StatusOr<StopRules> ValidateStop(const v1::StopOptions& stop, const Served
   return rules;
 }
 
-absl::Status ValidateOutput(const v1::OutputOptions& output, bool has_stop_strings,
-                            GenerationRequest& request) {
+absl::Status ValidateOutput(const v1::OutputOptions& output, const RequestLimits& limits,
+                            bool has_stop_strings, GenerationRequest& request) {
   if (output.has_logprobs()) return FieldError("output.logprobs", kNotYet);
   if (output.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED) {
     return FieldError("output.logprobs_mode", kNotYet);
   }
   if (output.has_prompt_logprobs()) return FieldError("output.prompt_logprobs", kNotYet);
   if (output.has_n()) {
-    if (output.n() < 1 || output.n() > 8) {
-      return FieldError("output.n",
-                        std::string(absl::StrCat("must be in [1, 8], is ", output.n())));
+    if (output.n() < 1 || output.n() > static_cast<uint32_t>(kMaxChoices)) {
+      return FieldError("output.n", std::string(absl::StrCat("must be in [1, ", kMaxChoices,
+                                                             "], is ", output.n())));
     }
-    if (output.n() != 1) return FieldError("output.n", "more than 1 is not supported yet");
+    request.num_choices = static_cast<int>(output.n());
+    if (request.num_choices > limits.max_running_sequences) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("output.n of ", output.n(), " needs as many sequences at once, there are ",
+                       limits.max_running_sequences));
+    }
   }
   request.return_token_ids_only = output.return_token_ids_only();
   if (request.return_token_ids_only && has_stop_strings) {
@@ -344,14 +362,13 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
   request.priority = message.priority();
   VITRINE_ASSIGN_OR_RETURN(request.sampling, ValidateSampling(message.sampling(), model));
   VITRINE_RETURN_IF_ERROR(
-      ValidateOutput(message.output(), message.stop().stop_strings_size() > 0, request));
+      ValidateOutput(message.output(), limits, message.stop().stop_strings_size() > 0, request));
   if (message.stop().has_time_limit()) {
     VITRINE_ASSIGN_OR_RETURN(request.time_limit_us, ValidateTimeLimit(message.stop().time_limit()));
   }
   // The tokenizer last: all else is cheap.
   VITRINE_ASSIGN_OR_RETURN(request.prompt, ValidatePrompt(message, model));
-  VITRINE_ASSIGN_OR_RETURN(request.stop, ValidateStop(message.stop(), model, limits,
-                                                      static_cast<int64_t>(request.prompt.size())));
+  VITRINE_ASSIGN_OR_RETURN(request.stop, ValidateStop(message.stop(), model, limits, request));
   return request;
 }
 
@@ -399,6 +416,7 @@ std::vector<std::string> SupportedRequestFields() {
           "stop.stop_token_ids",
           "stop.ignore_eos",
           "stop.time_limit",
+          "output.n",
           "output.return_token_ids_only",
           "output.return_prompt_token_ids",
           "priority",

@@ -32,15 +32,15 @@ class RecordingSink final : public TokenSink {
 
 struct Answer {
   RecordingSink sink;
-  AnswerEnd end;
+  ChoiceEnd end;
   std::string text() const { return sink.text + end.tail_text; }
 };
 
 Answer Assemble(const GenerationRequest& request, const std::vector<TokenId>& ids,
-                RequestEnd engine_end = {.reason = FinishReason::kMaxTokens}) {
+                ChoiceEnding engine_end = {.reason = FinishReason::kMaxTokens}) {
   static const FakeTokenizer tokenizer;
   Answer answer;
-  AnswerAssembler assembler(tokenizer, request);
+  AnswerAssembler assembler(tokenizer, request, 0);
   for (const TokenId id : ids) {
     if (!assembler.Append(id, answer.sink)) break;
   }
@@ -75,7 +75,9 @@ TEST(AnswerAssembler, PositionsCountAndHash) {
   // FNV-1a of 07 00 00 00 08 00 00 00.
   uint64_t hash = 0xcbf29ce484222325u;
   for (const uint64_t byte : {7, 0, 0, 0, 8, 0, 0, 0}) hash = (hash ^ byte) * 0x100000001b3u;
-  EXPECT_EQ(answer.end.token_hash, hash);
+  TokenHash of_ids;
+  for (const TokenId id : answer.sink.ids) of_ids.Add(id);
+  EXPECT_EQ(of_ids.value(), hash);
 }
 
 TEST(AnswerAssembler, EndInsideACharacterGivesOneReplacementAndTheExactBytes) {

@@ -128,6 +128,24 @@ TEST(BlockPool, SharedBlockStaysOwnedUntilTheLastOwnerLeaves) {
   EXPECT_EQ(pool.free(), 2);
 }
 
+TEST(BlockPool, SharedBlocksAreFreeOnceAllHaveReleasedThem) {
+  for (const bool prefix_cache : {false, true}) {
+    BlockPool pool = prefix_cache ? BlockPool(4, kKey) : BlockPool(4);
+    std::vector<int32_t> first;
+    std::vector<int32_t> second;
+    ASSERT_TRUE(pool.Acquire(3, first));
+    pool.Share(std::span(first).first(2), second);
+    EXPECT_EQ(second, std::vector<int32_t>(first.begin(), first.begin() + 2));
+    EXPECT_EQ(pool.owned(), 3);
+    pool.Release(first);
+    EXPECT_EQ(pool.owned(), 2);
+    EXPECT_EQ(pool.available(), 2);
+    pool.Release(second);
+    EXPECT_EQ(pool.owned(), 0);
+    EXPECT_EQ(pool.free(), 4);
+  }
+}
+
 TEST(BlockPool, RandomUseKeepsTheAccountsAndNeverGivesForeignContent) {
   std::mt19937 random(5);
   BlockPool pool(12, kKey);

@@ -21,7 +21,15 @@ struct Ask {
   int max_tokens = 0;
   int priority = 0;
   int first_token = 1;  // Prompts with equal first tokens share prefixes.
+  int choices = 1;
+  uint64_t seed = 0;  // Not 0: the draw depends on it, on the choice and the position.
 };
+
+SampleRow RowOf(const Ask& ask, int choice) {
+  return {.temperature = ask.seed == 0 ? 0.0f : 1.0f,
+          .seed = ask.seed,
+          .choice = static_cast<uint32_t>(choice)};
+}
 
 // A scheduler with a fake model and names for its requests.
 class Bench {
@@ -40,24 +48,28 @@ class Bench {
     for (int i = 0; i < ask.prompt; ++i) request.prompt.push_back((ask.first_token + i) % 997);
     request.priority = ask.priority;
     request.stop.max_length = ask.prompt + ask.max_tokens;
+    request.num_choices = ask.choices;
+    request.sampling = {.temperature = RowOf(ask, 0).temperature, .seed = ask.seed};
     auto active = std::make_shared<ActiveRequest>(name, std::move(request), nullptr);
-    scheduler_.Admit(std::make_unique<Sequence>(active, pool_.RootChain(""), arrivals_++));
+    scheduler_.Admit(Sequence::ForRequest(active, pool_.RootChain(""), arrivals_));
+    arrivals_ += kMaxChoices;
     return active;
   }
 
-  // One step. Returns what it computed, as "a:4 b:1": rows per request, in order of service.
+  // One step. Returns what it computed, as "a:4 b:1 b/1:1": rows per sequence, in order of service,
+  // further choices of a request by their number.
   std::string Step() {
     const Batch& batch = scheduler_.Next();
     std::string rows;
     for (const Sequence* sequence : scheduler_.step()) {
       if (!rows.empty()) rows += ' ';
-      rows += sequence->owner->id + ":" + std::to_string(sequence->planned);
+      rows += NameOf(*sequence) + ":" + std::to_string(sequence->planned);
     }
     if (batch.rows() == 0) return rows;
     std::vector<TokenId> next(batch.sampling.size());
     runner_.Step(batch, next);
     for (const StepResult& result : scheduler_.Complete(next)) {
-      const std::string& name = result.sequence->owner->id;
+      const std::string name = NameOf(*result.sequence);
       if (result.token >= 0) answers_[name].push_back(result.token);
       if (result.has_ended) ended_.push_back(name);
     }
@@ -74,7 +86,12 @@ class Bench {
   void ExpectAnswer(const std::string& name, const Ask& ask) {
     std::vector<TokenId> prompt;
     for (int i = 0; i < ask.prompt; ++i) prompt.push_back((ask.first_token + i) % 997);
-    EXPECT_EQ(answers_[name], ExpectedTokens(prompt, ask.max_tokens, {}, kVocabulary)) << name;
+    for (int choice = 0; choice < ask.choices; ++choice) {
+      const std::string answer = choice == 0 ? name : name + "/" + std::to_string(choice);
+      EXPECT_EQ(answers_[answer],
+                ExpectedTokens(prompt, ask.max_tokens, RowOf(ask, choice), kVocabulary))
+          << answer;
+    }
   }
 
   BlockPool& pool() { return pool_; }
@@ -83,6 +100,11 @@ class Bench {
   const std::vector<std::string>& ended() const { return ended_; }
 
  private:
+  static std::string NameOf(const Sequence& sequence) {
+    const std::string& id = sequence.owner->id;
+    return sequence.choice == 0 ? id : id + "/" + std::to_string(sequence.choice);
+  }
+
   BlockPool pool_;
   Scheduler scheduler_;
   FakeRunner runner_;
@@ -110,8 +132,8 @@ TEST(Scheduler, PrefillOnlyEndsWithoutAToken) {
   Bench bench(kSmall, 8);
   const auto request = bench.Add("a", {.prompt = 20, .max_tokens = 0});
   EXPECT_EQ(bench.RunAll(), 2);
-  EXPECT_EQ(request->end.ending, Ending::kFinished);
-  EXPECT_EQ(request->end.reason, FinishReason::kMaxTokens);
+  EXPECT_EQ(request->endings[0].ending, Ending::kFinished);
+  EXPECT_EQ(request->endings[0].reason, FinishReason::kMaxTokens);
   bench.ExpectAnswer("a", {.prompt = 20, .max_tokens = 0});
 }
 
@@ -267,9 +289,124 @@ TEST(Scheduler, AFailedRowFailsOnlyItsRequest) {
   const auto good = bench.Add("good", {.prompt = 6, .max_tokens = 10, .first_token = 300});
   bench.runner().is_broken = [](const SampleRow& row) { return row.position == 5; };
   bench.RunAll();
-  EXPECT_EQ(bad->end.ending, Ending::kFailed);
-  EXPECT_EQ(good->end.ending, Ending::kFinished);
+  EXPECT_EQ(bad->endings[0].ending, Ending::kFailed);
+  EXPECT_EQ(good->endings[0].ending, Ending::kFinished);
   bench.ExpectAnswer("good", {.prompt = 6, .max_tokens = 10, .first_token = 300});
+}
+
+TEST(Scheduler, ChoicesShareThePromptsWholeBlocks) {
+  for (const bool prefix_cache : {false, true}) {
+    Bench bench(kSmall, 16, prefix_cache);
+    const Ask ask = {.prompt = 37, .max_tokens = 3, .choices = 3, .seed = 5};
+    bench.Add("a", ask);
+    EXPECT_EQ(bench.Step(), "a:16");
+    EXPECT_EQ(bench.Step(), "a:16");
+    EXPECT_EQ(bench.Step(), "a:5");
+    EXPECT_EQ(bench.pool().owned(), 3);
+    // Each further choice computes what follows the last whole block, for its own logits.
+    EXPECT_EQ(bench.Step(), "a:1 a/1:5 a/2:3");
+    EXPECT_EQ(bench.pool().owned(), 3 + 2);
+    EXPECT_EQ(bench.Step(), "a:1 a/1:1 a/2:2");
+    bench.RunAll();
+    bench.ExpectAnswer("a", ask);
+    EXPECT_EQ(bench.pool().owned(), 0);
+  }
+}
+
+TEST(Scheduler, ChoicesOfWholeBlocksComputeTheLastOneEach) {
+  Bench bench(kSmall, 16);
+  const Ask ask = {.prompt = 16, .max_tokens = 2, .choices = 2, .seed = 5};
+  bench.Add("a", ask);
+  EXPECT_EQ(bench.Step(), "a:16");
+  EXPECT_EQ(bench.Step(), "a:1 a/1:8");
+  bench.RunAll();
+  bench.ExpectAnswer("a", ask);
+}
+
+TEST(Scheduler, TheFirstChoiceIsTheAnswerOfASingleOne) {
+  Ask ask = {.prompt = 20, .max_tokens = 12, .seed = 9};
+  Bench single(kSmall, 16);
+  single.Add("a", ask);
+  single.RunAll();
+  single.ExpectAnswer("a", ask);
+  ask.choices = 4;
+  Bench many(kSmall, 16);
+  many.Add("a", ask);
+  many.RunAll();
+  many.ExpectAnswer("a", ask);  // Choice 0 by the same formula.
+}
+
+TEST(Scheduler, ARequestWaitsForPlacesForAllItsChoices) {
+  Bench bench(kSmall, 64);
+  bench.Add("a", {.prompt = 4, .max_tokens = 3});
+  bench.Step();
+  bench.Add("b", {.prompt = 4, .max_tokens = 2, .first_token = 50, .choices = 4, .seed = 3});
+  EXPECT_EQ(bench.Step(), "a:1");
+  EXPECT_EQ(bench.Step(), "a:1");
+  EXPECT_EQ(bench.Step(), "b:4");
+  EXPECT_EQ(bench.Step(), "b:1 b/1:4 b/2:4");
+  bench.RunAll();
+}
+
+TEST(Scheduler, PlacesAreKeptForChoicesThatHaveNotStarted) {
+  Bench bench(kSmall, 64);
+  bench.Add("a", {.prompt = 40, .max_tokens = 2, .choices = 3, .seed = 3});
+  bench.Step();
+  bench.Add("b", {.prompt = 4, .max_tokens = 1, .first_token = 50});
+  bench.Add("c", {.prompt = 4, .max_tokens = 1, .first_token = 90});
+  EXPECT_EQ(bench.Step(), "a:4 b:4");
+}
+
+// The promise of conservative admission counts every choice: nothing is preempted, nothing waits
+// for more than it needs.
+TEST(Scheduler, ConservativeAdmissionCountsSharedBlocksOnce) {
+  Bench bench(kSmall, 9);
+  // 2 shared blocks, and for each of 3 choices 2 of its own: 8.
+  const Ask wide = {.prompt = 33, .max_tokens = 32, .choices = 3, .seed = 3};
+  const Ask small = {.prompt = 10, .max_tokens = 7, .first_token = 100};
+  bench.Add("wide", wide);
+  bench.Step();
+  bench.Add("small", small);
+  bench.Add("next", {.prompt = 10, .max_tokens = 7, .first_token = 200});
+  EXPECT_EQ(bench.Step(), "wide:2 small:6");
+  bench.RunAll();
+  EXPECT_EQ(bench.scheduler().preemptions(), 0);
+  bench.ExpectAnswer("wide", wide);
+  bench.ExpectAnswer("small", small);
+}
+
+TEST(Scheduler, PreemptedChoicesGiveTheSameAnswers) {
+  for (const bool prefix_cache : {false, true}) {
+    SchedulerOptions options = kSmall;
+    options.max_running_sequences = 6;
+    options.optimistic_admission = true;
+    Bench bench(options, 14, prefix_cache);
+    std::map<std::string, Ask> asks;
+    for (int i = 0; i < 4; ++i) {
+      asks[std::to_string(i)] = {.prompt = 20 + 9 * i,
+                                 .max_tokens = 50,
+                                 .first_token = 100 * i,
+                                 .choices = 1 + i % 3,
+                                 .seed = 7};
+    }
+    for (const auto& [name, ask] : asks) bench.Add(name, ask);
+    bench.RunAll();
+    EXPECT_GE(bench.scheduler().preemptions(), 3);
+    for (const auto& [name, ask] : asks) bench.ExpectAnswer(name, ask);
+    EXPECT_EQ(bench.pool().owned(), 0);
+  }
+}
+
+TEST(Scheduler, ARemovedRequestTakesItsWaitingChoicesAlong) {
+  Bench bench(kSmall, 16);
+  bench.Add("a", {.prompt = 40, .max_tokens = 10, .choices = 3, .seed = 3});
+  bench.Step();
+  bench.scheduler().RemoveIf([](Sequence& sequence) {
+    EXPECT_EQ(sequence.num_siblings(), 2);
+    return true;
+  });
+  EXPECT_EQ(bench.Step(), "");
+  EXPECT_EQ(bench.pool().owned(), 0);
 }
 
 TEST(Scheduler, AnswersDoNotDependOnTheChunkSize) {

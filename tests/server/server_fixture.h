@@ -64,9 +64,11 @@ struct Streamed {
     }
     return text;
   }
-  std::vector<TokenId> ids() const {
+  std::vector<TokenId> ids(uint32_t choice = 0) const {
     std::vector<TokenId> ids;
-    for (const v1::Token& token : tokens) ids.push_back(static_cast<TokenId>(token.id()));
+    for (const v1::Token& token : tokens) {
+      if (token.choice() == choice) ids.push_back(static_cast<TokenId>(token.id()));
+    }
     return ids;
   }
   v1::FinishReason reason() const {
@@ -81,6 +83,7 @@ class GrpcServerTest : public testing::Test {
                    int context = kContext) {
     options_ = options;
     options_.load.max_step_rows = options_.scheduler.max_step_tokens;
+    options_.request.max_running_sequences = options_.scheduler.max_running_sequences;
     runner_ = std::make_unique<FakeRunner>(
         RunnerLimits{.max_step_rows = options_.scheduler.max_step_tokens,
                      .max_step_sequences = options_.scheduler.max_running_sequences,

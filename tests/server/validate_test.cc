@@ -97,7 +97,6 @@ std::vector<BrokenRule> OtherCases() {
       {"output.prompt_logprobs", [](Message& m) { m.mutable_output()->set_prompt_logprobs(1); }},
       {"output.n", [](Message& m) { m.mutable_output()->set_n(0); }, "[1, 8]"},
       {"output.n", [](Message& m) { m.mutable_output()->set_n(1'000'000); }, "[1, 8]"},
-      {"output.n", [](Message& m) { m.mutable_output()->set_n(2); }, "not supported yet"},
       {"stop.stop_strings",
        [](Message& m) {
          m.mutable_output()->set_return_token_ids_only(true);
@@ -199,6 +198,30 @@ TEST_F(ValidateTest, APoolSmallerThanTheContext) {
   EXPECT_EQ(ask(20, 14).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(ask(20, {})->stop.max_length, 33);
   EXPECT_EQ(ask(33, {}).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(ValidateTest, ChoicesShareTheWholeBlocksOfThePrompt) {
+  limits_.max_running_sequences = 4;
+  model_.kv_tokens = 96;
+  const auto ask = [&](uint32_t choices, std::optional<uint32_t> max_tokens) {
+    return Validate([&](Message& m) {
+      m.set_text(std::string(32, 'x'));  // 33 tokens: two blocks are shared.
+      m.mutable_output()->set_n(choices);
+      if (max_tokens) m.mutable_stop()->set_max_tokens(*max_tokens);
+    });
+  };
+  EXPECT_EQ(ask(4, 16)->num_choices, 4);  // 2 shared, one of its own for each: 6 blocks.
+  const absl::Status refused = ask(4, 17).status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "prompt and answers need 160 tokens of key and value cache, there are 96");
+  EXPECT_EQ(ask(4, {})->stop.max_length, 49);
+  EXPECT_EQ(ask(2, {})->stop.max_length, 64);
+  EXPECT_EQ(ask(2, 31)->stop.max_length, 64);
+  // As many as fit the protocol, but not the server: it can never run them.
+  EXPECT_EQ(ask(5, 1).status().message(),
+            "output.n of 5 needs as many sequences at once, there are 4");
+  EXPECT_EQ(ask(5, 1).status().code(), StatusCode::kResourceExhausted);
 }
 
 TEST_F(ValidateTest, OtherStatuses) {

@@ -2,6 +2,7 @@
 // the answer that it must get.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,8 +20,13 @@ namespace vitrine::server {
 class SimulatedClient final : public TokenSink {
  public:
   SimulatedClient(const FakeTokenizer& tokenizer, GenerationRequest request)
-      : request_(std::move(request)), tokenizer_(tokenizer), messages_(kMaxMessageBytes) {
-    for (const TokenId token : request_.prompt) history_ = ExtendHistory(history_, token);
+      : request_(std::move(request)),
+        tokenizer_(tokenizer),
+        messages_(kMaxMessageBytes),
+        answers_(static_cast<size_t>(request_.num_choices)) {
+    uint64_t history = 0;
+    for (const TokenId token : request_.prompt) history = ExtendHistory(history, token);
+    for (Answer& answer : answers_) answer.history = history;
   }
 
   void Accept(const ActiveRequest& request) { messages_.Accept(request, false); }
@@ -29,6 +35,11 @@ class SimulatedClient final : public TokenSink {
     if (end_) Fail("a token after the end");
     if (is_dead) return;
     messages_.AddToken(token);
+  }
+  void OnChoiceEnd(const ChoiceEnd& end) override {
+    if (end_) Fail("the end of a choice after the end");
+    if (is_dead) return;
+    messages_.EndChoice(end, request_.stop);
   }
   void OnEnd(const AnswerEnd& end) override {
     if (end_) Fail("a second end");
@@ -47,8 +58,10 @@ class SimulatedClient final : public TokenSink {
     largest_message = std::max(largest_message, event->tokens().tokens_size());
     for (const v1::Token& token : event->tokens().tokens()) CheckToken(token);
     if (event->has_choice_finished()) {
-      text_ += event->choice_finished().tail_text();
-      finished_ = event->choice_finished();
+      Answer& answer = answers_.at(event->choice_finished().choice());
+      if (answer.finished) Fail("a second end of a choice");
+      answer.text += event->choice_finished().tail_text();
+      answer.finished = event->choice_finished();
     }
     if (event->has_done()) CheckDone(event->done());
   }
@@ -57,7 +70,16 @@ class SimulatedClient final : public TokenSink {
   bool has_end() const { return end_.has_value(); }
   const std::optional<AnswerEnd>& end() const { return end_; }
   const GenerationRequest& request() const { return request_; }
-  int tokens_read() const { return static_cast<int>(ids_.size()); }
+  int tokens_read() const {
+    size_t tokens = 0;
+    for (const Answer& answer : answers_) tokens += answer.ids.size();
+    return static_cast<int>(tokens);
+  }
+  // Whether a choice ended while another went on.
+  bool has_choice_left() const {
+    return std::ranges::any_of(answers_, [](const Answer& a) { return a.finished.has_value(); }) &&
+           std::ranges::any_of(answers_, [](const Answer& a) { return !a.finished; });
+  }
   const std::string& failure() const { return failure_; }
   // After everything was read: a successful answer has told so.
   void CheckComplete() {
@@ -71,35 +93,58 @@ class SimulatedClient final : public TokenSink {
  private:
   static constexpr size_t kMaxMessageBytes = 2048;
 
+  // One choice as read so far.
+  struct Answer {
+    uint64_t history = 0;
+    std::vector<TokenId> ids;
+    std::string text;
+    std::optional<v1::ChoiceFinished> finished;
+  };
+
   void Fail(const char* what) {
     if (failure_.empty()) failure_ = what;
   }
 
   void CheckToken(const v1::Token& token) {
-    SampleRow row = {.temperature = request_.sampling.temperature, .seed = request_.sampling.seed};
-    row.position = static_cast<int64_t>(request_.prompt.size() + ids_.size());
+    Answer& answer = answers_.at(token.choice());
+    if (answer.finished) Fail("a token after the end of its choice");
+    const SampleRow row = {
+        .temperature = request_.sampling.temperature,
+        .seed = request_.sampling.seed,
+        .choice = token.choice(),
+        .position = static_cast<int64_t>(request_.prompt.size() + answer.ids.size())};
     const auto id = static_cast<TokenId>(token.id());
     if (token.position() != row.position) Fail("a token lost or doubled");
-    if (id != DrawFromHistory(history_, row, tokenizer_.vocabulary())) Fail("a wrong token");
+    if (id != DrawFromHistory(answer.history, row, tokenizer_.vocabulary())) Fail("a wrong token");
     if (token.bytes() != tokenizer_.TokenBytes(id)) Fail("wrong bytes");
     if (FindInvalidUtf8(token.text()) != std::string_view::npos) Fail("text is not UTF-8");
-    history_ = ExtendHistory(history_, id);
-    hash_.Add(id);
-    ids_.push_back(id);
-    text_ += token.text();
+    answer.history = ExtendHistory(answer.history, id);
+    answer.ids.push_back(id);
+    answer.text += token.text();
   }
 
   void CheckDone(const v1::Done& done) {
     has_done_ = true;
-    if (done.usage().completion_tokens() != ids_.size()) Fail("the count is wrong");
-    if (done.token_hash() != hash_.value()) Fail("the hash is wrong");
+    TokenHash hash;
+    for (const Answer& answer : answers_) {
+      for (const TokenId id : answer.ids) hash.Add(id);
+      CheckText(answer);
+    }
+    if (done.usage().completion_tokens() != static_cast<uint32_t>(tokens_read())) {
+      Fail("the count is wrong");
+    }
+    if (done.token_hash() != hash.value()) Fail("the hash is wrong");
     if (done.usage().cached_prompt_tokens() >= request_.prompt.size()) Fail("too many cached");
-    std::string bytes = tokenizer_.Decode(ids_);
-    if (finished_.reason() == v1::FINISH_REASON_STOP_STRING) {
-      const size_t at = bytes.find(finished_.matched_stop_string());
-      if (at == std::string::npos) Fail("the stop string is not there");
-      bytes.resize(
-          at + (request_.stop.include_stop_string ? finished_.matched_stop_string().size() : 0));
+  }
+
+  void CheckText(const Answer& answer) {
+    if (!answer.finished) return Fail("a choice without an end");
+    std::string bytes = tokenizer_.Decode(answer.ids);
+    if (answer.finished->reason() == v1::FINISH_REASON_STOP_STRING) {
+      const std::string& stop = answer.finished->matched_stop_string();
+      const size_t at = bytes.find(stop);
+      if (at == std::string::npos) return Fail("the stop string is not there");
+      bytes.resize(at + (request_.stop.include_stop_string ? stop.size() : 0));
     } else {
       for (const std::string& stop : request_.stop.stop_strings) {
         if (bytes.find(stop) != std::string::npos) Fail("a stop string was missed");
@@ -108,7 +153,7 @@ class SimulatedClient final : public TokenSink {
     Utf8Stream decoder;
     std::string expected = decoder.Append(bytes);
     expected += decoder.Flush();
-    if (text_ != expected) Fail("the text is not that of the ids");
+    if (answer.text != expected) Fail("the text is not that of the ids");
   }
 
   const GenerationRequest request_;
@@ -116,11 +161,7 @@ class SimulatedClient final : public TokenSink {
   StreamMessages messages_;
   std::optional<AnswerEnd> end_;
   uint64_t next_number_ = 0;
-  uint64_t history_ = 0;
-  std::vector<TokenId> ids_;
-  TokenHash hash_;
-  std::string text_;
-  v1::ChoiceFinished finished_;
+  std::vector<Answer> answers_;  // [num_choices]
   bool has_done_ = false;
   std::string failure_;
 };

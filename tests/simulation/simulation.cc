@@ -49,6 +49,7 @@ class World {
   void Turn();
   void ReadAndReap(bool is_over);
   void CountEnd(const Visit& visit);
+  void CountFinish(const Visit& visit, const ChoiceEnd& end, bool has_started);
   void CheckInvariants();
   void ShutDown();
 
@@ -87,6 +88,7 @@ World::World(uint64_t seed) : random_(seed) {
                     .bypass_limit = 1 + static_cast<int>(Below(8))},
       .prefix_cache = Chance(75),
       .hash_key = {random_(), random_()}};
+  limits_.max_running_sequences = running;
   queue_limits_ = {.max_requests = 1 + static_cast<int>(Below(12)),
                    .max_prompt_tokens = 64 + static_cast<int64_t>(Below(600))};
   model_ = {.name = "fake",
@@ -155,6 +157,7 @@ v1::GenerateRequest World::MakeMessage() {
   if (Chance(10)) stop.mutable_time_limit()->set_nanos(static_cast<int32_t>(1 + Below(30'000'000)));
   message.set_priority(static_cast<int32_t>(Below(3)) - 1);
   if (Chance(20)) message.set_cache_salt("tenant");
+  if (Chance(20)) message.mutable_output()->set_n(1 + static_cast<uint32_t>(Below(4)));
   if (Chance(3)) sampling.set_top_p(0);
   if (Chance(3)) message.set_text("\xFF");
   return message;
@@ -166,7 +169,8 @@ void World::CountRefusal(const absl::Status& status) {
   } else if (absl::IsUnavailable(status)) {
     Fire(FaultPoint::kRefusedWhileDraining);
   } else if (!RetryAfterMicros(status)) {
-    Fire(FaultPoint::kNeverFits);
+    const bool is_places = std::string(status.message()).find("output.n") == 0;
+    Fire(is_places ? FaultPoint::kTooManyChoices : FaultPoint::kNeverFits);
   } else if (std::string(status.message()).find("deadline") != std::string::npos) {
     Fire(FaultPoint::kExpectedWaitTooLong);
   } else {
@@ -284,14 +288,20 @@ void World::CountEnd(const Visit& visit) {
                                              : FaultPoint::kNonFiniteLaterToken);
   }
   if (end.timeline.cached_prompt_tokens > 0) Fire(FaultPoint::kPrefixHit);
+  if (end.choices.size() > 1) Fire(FaultPoint::kSeveralChoices);
+  for (const ChoiceEnd& choice : end.choices) CountFinish(visit, choice, has_started);
+}
+
+void World::CountFinish(const Visit& visit, const ChoiceEnd& end, bool has_started) {
   switch (end.reason) {
     case FinishReason::kEos:
       return Fire(FaultPoint::kEos);
     case FinishReason::kStopToken:
       return Fire(FaultPoint::kStopToken);
     case FinishReason::kStopString:
-      return Fire(visit.active->text_stop ? FaultPoint::kTextStopWhileAhead
-                                          : FaultPoint::kStopStringAtTheEnd);
+      return Fire((visit.active->text_stops & (1u << end.choice)) != 0
+                      ? FaultPoint::kTextStopWhileAhead
+                      : FaultPoint::kStopStringAtTheEnd);
     case FinishReason::kContextFull:
       return Fire(FaultPoint::kContextFull);
     case FinishReason::kTimeLimit:
@@ -310,6 +320,7 @@ void World::ReadAndReap(bool is_over) {
     SimulatedClient& client = *visit.client;
     const bool reads = visit.reads_every > 0 && visit.turns % visit.reads_every == 0;
     if (reads) client.ReadOne();
+    if (client.has_choice_left()) Fire(FaultPoint::kChoiceEndsBeforeAnother);
     const bool may_leave = is_over || Chance(20);
     if (client.has_end() && may_leave) {
       while (client.has_unread()) client.ReadOne();
@@ -422,6 +433,9 @@ const char* NameOf(FaultPoint point) {
     VITRINE_NAME(kContextFull);
     VITRINE_NAME(kPreemption);
     VITRINE_NAME(kPrefixHit);
+    VITRINE_NAME(kSeveralChoices);
+    VITRINE_NAME(kChoiceEndsBeforeAnother);
+    VITRINE_NAME(kTooManyChoices);
     VITRINE_NAME(kPoolExhausted);
     VITRINE_NAME(kSlowStep);
     VITRINE_NAME(kClockStandsStill);

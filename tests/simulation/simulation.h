@@ -39,7 +39,10 @@ enum class FaultPoint {
   kContextFull,
   kPreemption,
   kPrefixHit,
-  kPoolExhausted,  // No block free or cached.
+  kSeveralChoices,
+  kChoiceEndsBeforeAnother,
+  kTooManyChoices,  // Refused: more than the server runs at once.
+  kPoolExhausted,   // No block free or cached.
   kSlowStep,
   kClockStandsStill,
   kShutDownRunning,
