@@ -1,31 +1,23 @@
 #include "model/bpe_tokenizer.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "model/bpe_model.h"
 #include "model/byte_alphabet.h"
+#include "model/byte_token.h"
 #include "model/detokenizer.h"
+#include "model/pipeline_tokenizer.h"
+#include "model/pre_tokenizer.h"
 #include "model/quote.h"
 #include "model/status.h"
 
 namespace vitrine {
 namespace {
-
-// The byte that the text of a byte token, <0x41>, names.
-std::optional<uint8_t> ParseByteToken(std::string_view text) {
-  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
-  int value = 0;
-  for (const char digit : text.substr(3, 2)) {
-    const bool is_decimal = digit >= '0' && digit <= '9';
-    const bool is_letter = digit >= 'A' && digit <= 'F';
-    if (!is_decimal && !is_letter) return std::nullopt;
-    value = value * 16 + (is_decimal ? digit - '0' : digit - 'A' + 10);
-  }
-  return static_cast<uint8_t>(value);
-}
 
 // The bytes that a token of this text and type stands for; nullopt when it is a malformed byte
 // token.
@@ -56,44 +48,8 @@ absl::Status CheckTables(const BpeDefinition& definition) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-// Memory of one call of Encode.
-struct BpeTokenizer::Work {
-  Encoding encoding;
-  std::vector<PlacedToken> symbols;
-  BpeMerges::Workspace merging;
-
-  void Append(TokenId id, size_t offset) {
-    encoding.ids.push_back(id);
-    encoding.byte_offsets.push_back(static_cast<uint32_t>(offset));
-  }
-};
-
-BpeTokenizer::BpeTokenizer(const PreTokenizer& rule)
-    : rule_(rule), kind_("bpe/" + std::string(rule.name)) {
-  byte_ids_.fill(-1);
-}
-
-absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Create(
-    const BpeDefinition& definition) {
-  const PreTokenizer* rule = FindPreTokenizer(definition.pre_tokenizer);
-  if (rule == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("pre-tokenizer ", Quote(definition.pre_tokenizer), " is not supported"));
-  }
-  VITRINE_RETURN_IF_ERROR(CheckTables(definition));
-  auto tokenizer = std::unique_ptr<BpeTokenizer>(new BpeTokenizer(*rule));
-  TokenIds ids;
-  VITRINE_RETURN_IF_ERROR(tokenizer->AddTokens(definition, ids));
-  VITRINE_RETURN_IF_ERROR(tokenizer->AddMerges(definition, ids));
-  VITRINE_RETURN_IF_ERROR(tokenizer->SetSpecialIds(definition));
-  return tokenizer;
-}
-
-absl::Status BpeTokenizer::AddTokens(const BpeDefinition& definition, TokenIds& ids) {
-  TokenMatcher::TokenTexts user_defined;
-  TokenMatcher::TokenTexts user_defined_and_control;
+// Fills the token tables of `parts`, and `ids` with the tokens that ordinary text can become.
+absl::Status AddTokens(const BpeDefinition& definition, TokenizerParts& parts, TokenIds& ids) {
   ids.reserve(definition.tokens.size());
   for (size_t i = 0; i < definition.tokens.size(); ++i) {
     const std::string_view text = definition.tokens[i];
@@ -107,115 +63,56 @@ absl::Status BpeTokenizer::AddTokens(const BpeDefinition& definition, TokenIds& 
       return absl::InvalidArgumentError(absl::StrCat(
           "token ", i, " is a byte token and not written <0x00> to <0xFF>: ", Quote(text)));
     }
-    vocabulary_.Add(*bytes, type);
-    const bool is_control = vocabulary_.IsControl(id);
+    parts.vocabulary.Add(*bytes, type);
+    const bool is_control = parts.vocabulary.IsControl(id);
     if (!is_control) ids.try_emplace(text, id);
-    if (text.empty()) continue;
     if (is_control || type == TokenType::kUserDefined) {
-      user_defined_and_control.emplace_back(text, id);
+      parts.added_tokens.push_back({.text = std::string(text), .id = id, .is_control = is_control});
     }
-    if (type == TokenType::kUserDefined) user_defined.emplace_back(text, id);
   }
-  for (int byte = 0; byte < 256; ++byte) {
-    const auto found = ids.find(EncodeByteAlphabet(static_cast<uint8_t>(byte)));
-    if (found != ids.end()) byte_ids_[byte] = found->second;
-  }
-  user_defined_ = TokenMatcher(user_defined);
-  user_defined_and_control_ = TokenMatcher(user_defined_and_control);
   return absl::OkStatus();
 }
 
-absl::Status BpeTokenizer::AddMerges(const BpeDefinition& definition, const TokenIds& ids) {
-  merges_.Reserve(definition.merges.size());
-  std::string merged_text;
-  for (size_t i = 0; i < definition.merges.size(); ++i) {
-    const std::string_view merge = definition.merges[i];
-    const size_t space = merge.find(' ');
-    const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < merge.size() &&
-                         merge.find(' ', space + 1) == std::string_view::npos;
+absl::StatusOr<std::vector<BpeMerge>> SplitMerges(const std::vector<std::string_view>& texts) {
+  std::vector<BpeMerge> merges;
+  merges.reserve(texts.size());
+  for (const std::string_view text : texts) {
+    const size_t space = text.find(' ');
+    const bool is_pair = space != std::string_view::npos && space > 0 && space + 1 < text.size() &&
+                         text.find(' ', space + 1) == std::string_view::npos;
     if (!is_pair) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("merge ", i, " is not two texts with one space between: ", Quote(merge)));
-    }
-    merged_text.assign(merge.substr(0, space)).append(merge.substr(space + 1));
-    const auto left = ids.find(merge.substr(0, space));
-    const auto right = ids.find(merge.substr(space + 1));
-    const auto merged = ids.find(merged_text);
-    if (left == ids.end() || right == ids.end() || merged == ids.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "merge ", i, " is not of two ordinary tokens that give a third: ", Quote(merge)));
+          "merge ", merges.size(), " is not two texts with one space between: ", Quote(text)));
     }
-    merges_.Add(left->second, right->second, static_cast<int32_t>(i), merged->second);
+    merges.push_back({text.substr(0, space), text.substr(space + 1)});
   }
-  if (rule_.whole_words) {
-    for (const auto& [text, id] : ids) whole_words_.try_emplace(vocabulary_.Bytes(id), id);
-  }
-  return absl::OkStatus();
+  return merges;
 }
 
-absl::Status BpeTokenizer::SetSpecialIds(const BpeDefinition& definition) {
-  const auto is_token = [&](TokenId id) { return id >= 0 && id < vocabulary_.size(); };
-  const bool all_valid =
-      (definition.bos_id == -1 || is_token(definition.bos_id)) &&
-      std::all_of(definition.eos_ids.begin(), definition.eos_ids.end(), is_token);
-  if (!all_valid) {
-    return absl::InvalidArgumentError("a begin or end token is outside the vocabulary");
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpeTokenizer(const BpeDefinition& definition) {
+  const PreTokenizer* rule = FindPreTokenizer(definition.pre_tokenizer);
+  if (rule == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("pre-tokenizer ", Quote(definition.pre_tokenizer), " is not supported"));
   }
+  VITRINE_RETURN_IF_ERROR(CheckTables(definition));
   if (definition.add_bos && definition.bos_id == -1) {
     return absl::InvalidArgumentError("a begin token is to be added and none is named");
   }
-  bos_id_ = definition.bos_id;
-  add_bos_ = definition.add_bos;
-  eos_ids_ = definition.eos_ids;
-  return absl::OkStatus();
-}
-
-// Encodes text[begin, end), which holds no whole tokens to be matched.
-void BpeTokenizer::EncodeOrdinary(std::string_view text, size_t begin, size_t end,
-                                  Work& work) const {
-  PreTokenIterator pieces(rule_, text.substr(begin, end - begin));
-  size_t offset = begin;
-  while (const std::optional<std::string_view> piece = pieces.Next()) {
-    const auto whole = rule_.whole_words ? whole_words_.find(*piece) : whole_words_.end();
-    if (whole != whole_words_.end()) {
-      work.Append(whole->second, offset);
-      offset += piece->size();
-      continue;
-    }
-    work.symbols.clear();
-    for (const char byte : *piece) {
-      const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
-      if (id >= 0) work.symbols.push_back({id, static_cast<uint32_t>(offset)});
-      ++offset;
-    }
-    merges_.Apply(work.symbols, work.merging);
-    for (const PlacedToken& token : work.symbols) work.Append(token.id, token.offset);
-  }
-}
-
-absl::StatusOr<Encoding> BpeTokenizer::Encode(std::string_view text,
-                                              const EncodeOptions& options) const {
-  if (const size_t bad = FindInvalidUtf8(text); bad != std::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("the text is not UTF-8 at byte ", bad));
-  }
-  if (text.size() > UINT32_MAX) {
-    return absl::InvalidArgumentError("the text is longer than 4 GiB");
-  }
-  const TokenMatcher& matcher = options.parse_special ? user_defined_and_control_ : user_defined_;
-  const std::vector<TokenMatch> matches = matcher.Find(text);
-
-  Work work;
-  const bool begins_with_bos =
-      !matches.empty() && matches.front().begin == 0 && matches.front().id == bos_id_;
-  if (options.add_bos && add_bos_ && !begins_with_bos) work.Append(bos_id_, 0);
-  size_t begin = 0;
-  for (const TokenMatch& match : matches) {
-    EncodeOrdinary(text, begin, match.begin, work);
-    work.Append(match.id, match.begin);
-    begin = match.end;
-  }
-  EncodeOrdinary(text, begin, text.size(), work);
-  return std::move(work.encoding);
+  TokenizerParts parts;
+  parts.kind = absl::StrCat("bpe/", std::string(rule->name));
+  TokenIds ids;
+  VITRINE_RETURN_IF_ERROR(AddTokens(definition, parts, ids));
+  VITRINE_ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges, SplitMerges(definition.merges));
+  VITRINE_ASSIGN_OR_RETURN(parts.model,
+                           BpeModel::Create(ids, merges, {.whole_words = rule->whole_words}));
+  parts.pre_tokenizer.assign(rule->stages.begin(), rule->stages.end());
+  parts.bos_id = definition.bos_id;
+  if (definition.add_bos) parts.prefix_ids = {definition.bos_id};
+  parts.eos_ids = definition.eos_ids;
+  return PipelineTokenizer::Create(std::move(parts));
 }
 
 }  // namespace vitrine

@@ -48,6 +48,20 @@ size_t MatchWhiteSpace(const CategorizedText& text, size_t begin) {
   return end == text.size() || last == begin ? end : last;
 }
 
+// What is punctuation for C in ASCII and a symbol for Unicode.
+constexpr std::string_view kAsciiSymbols = "$+<=>^`|~";
+
+bool IsPunctuation(const CategorizedText& text, size_t i, std::string_view symbols) {
+  return text.Is(i, kPunctuation) || symbols.find(text[i]) != std::string_view::npos;
+}
+
+// The end of the run of characters that are punctuation, or that are not.
+size_t SkipPunctuation(const CategorizedText& text, size_t i, bool wanted,
+                       std::string_view symbols) {
+  while (i < text.size() && IsPunctuation(text, i, symbols) == wanted) i = text.Next(i);
+  return i;
+}
+
 bool IsDigit(char byte) { return byte >= '0' && byte <= '9'; }
 
 bool IsLineBreak(const CategorizedText& text, size_t i) {
@@ -115,14 +129,16 @@ size_t ScanThreeDigits(const CategorizedText& text, size_t begin) {
 }
 
 size_t ScanPunctuation(const CategorizedText& text, size_t begin) {
-  const auto is_punctuation = [&](size_t i) {
-    static constexpr std::string_view kSymbols = "$+<=>^~|";
-    return text.Is(i, kPunctuation) || kSymbols.find(text[i]) != std::string_view::npos;
-  };
-  const bool wanted = is_punctuation(begin);
-  size_t end = begin;
-  while (end < text.size() && is_punctuation(end) == wanted) end = text.Next(end);
-  return end;
+  return SkipPunctuation(text, begin, IsPunctuation(text, begin, "$+<=>^~|"), "$+<=>^~|");
+}
+
+size_t ScanPunctuationRuns(const CategorizedText& text, size_t begin) {
+  return SkipPunctuation(text, begin, IsPunctuation(text, begin, kAsciiSymbols), kAsciiSymbols);
+}
+
+size_t ScanSinglePunctuation(const CategorizedText& text, size_t begin) {
+  if (IsPunctuation(text, begin, kAsciiSymbols)) return text.Next(begin);
+  return SkipPunctuation(text, begin, false, kAsciiSymbols);
 }
 
 size_t ScanSingleNumbers(const CategorizedText& text, size_t begin) {

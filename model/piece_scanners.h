@@ -28,6 +28,10 @@ size_t ScanNumbers(const CategorizedText& text, size_t begin);
 // [0-9][0-9][0-9]
 size_t ScanThreeDigits(const CategorizedText& text, size_t begin);
 
+// Punctuation for Rust's tokenizers: \p{P} and the ASCII characters that C calls punctuation.
+size_t ScanPunctuationRuns(const CategorizedText& text, size_t begin);
+size_t ScanSinglePunctuation(const CategorizedText& text, size_t begin);
+
 // [\p{P}$+<=>^~|]+
 size_t ScanPunctuation(const CategorizedText& text, size_t begin);
 

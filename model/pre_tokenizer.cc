@@ -32,8 +32,8 @@ const PreTokenizer* FindPreTokenizer(std::string_view name) {
   return nullptr;
 }
 
-PreTokenIterator::PreTokenIterator(const PreTokenizer& rule, std::string_view text)
-    : stages_(rule.stages), text_(text) {
+PreTokenIterator::PreTokenIterator(std::span<const PieceScanner> stages, std::string_view text)
+    : stages_(stages), text_(text) {
   VITRINE_CHECK_LE(stages_.size(), kMaxPreTokenizerStages);
   ends_.fill(0);
   ends_[0] = text.size();

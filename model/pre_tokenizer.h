@@ -27,7 +27,7 @@ struct PreTokenizer {
   bool add_bos_by_default = false;
 };
 
-inline constexpr size_t kMaxPreTokenizerStages = 6;
+inline constexpr size_t kMaxPreTokenizerStages = 8;
 
 // All rules; they live for ever.
 std::span<const PreTokenizer> PreTokenizers();
@@ -35,10 +35,11 @@ std::span<const PreTokenizer> PreTokenizers();
 // Null when the rule is not known.
 const PreTokenizer* FindPreTokenizer(std::string_view name);
 
-// Iterates over the pre-tokens of one text, which must be well-formed UTF-8 and outlive this.
+// Iterates over the pre-tokens of one text, which must be well-formed UTF-8 and outlive this. At
+// most kMaxPreTokenizerStages stages; without any the whole text is one pre-token.
 class PreTokenIterator {
  public:
-  PreTokenIterator(const PreTokenizer& rule, std::string_view text);
+  PreTokenIterator(std::span<const PieceScanner> stages, std::string_view text);
 
   // The next pre-token, or nullopt at the end. Together they are the whole text.
   std::optional<std::string_view> Next();

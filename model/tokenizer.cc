@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "model/bpe_tokenizer.h"
+#include "model/pre_tokenizer.h"
 #include "model/quote.h"
 #include "model/status.h"
 
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpe(const GgufFile& file) {
   VITRINE_ASSIGN_OR_RETURN(const bool add_eos, Flag(file, "add_eos_token", false));
   if (add_eos) return absl::UnimplementedError("tokenizer.ggml.add_eos_token is not supported");
   VITRINE_RETURN_IF_ERROR(CheckUnusedKeys(file, tokens));
-  return BpeTokenizer::Create(definition);
+  return CreateBpeTokenizer(definition);
 }
 
 }  // namespace

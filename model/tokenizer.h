@@ -1,8 +1,10 @@
 // Text to token ids and back. Const and thread-safe after creation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +15,20 @@
 
 namespace vitrine {
 
+// The bytes [begin, end) of a text.
+struct ByteRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 struct EncodeOptions {
   // True: the text of a control token becomes that token. False: it is ordinary text.
   bool parse_special = false;
-  // Puts the begin-of-sequence token in front where the model asks for it.
+  // Puts the tokens around the text that the model asks for: begin of sequence, rarely an end.
   bool add_bos = true;
+  // Where text is ordinary in spite of parse_special, as what a user wrote into a chat is: no
+  // control token has a byte in these ranges, which are ascending and do not overlap.
+  std::span<const ByteRange> plain_ranges = {};
 };
 
 struct Encoding {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "model/gguf.h"
 #include "model/inspect.h"
 #include "model/status.h"
 #include "model/tokenizer.h"
+#include "model/tokenizer_files.h"
 #include "server/attention_lab_command.h"
 #include "server/bench_model.h"
 #include "server/clock.h"
@@ -34,8 +34,7 @@ class Collector final : public TokenSink {
 };
 
 absl::Status Tokenize(const std::string& path, bool parse_special) {
-  VITRINE_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
-  VITRINE_ASSIGN_OR_RETURN(const auto tokenizer, CreateTokenizer(*file));
+  VITRINE_ASSIGN_OR_RETURN(const auto tokenizer, OpenTokenizer(path));
   const std::string text{std::istreambuf_iterator<char>(std::cin),
                          std::istreambuf_iterator<char>()};
   VITRINE_ASSIGN_OR_RETURN(const Encoding encoding,

@@ -90,7 +90,7 @@ const std::map<std::string, std::vector<std::string>>& Patterns() {
 
 std::vector<std::string> Split(const std::string& rule, const std::string& text) {
   std::vector<std::string> pieces;
-  PreTokenIterator iterator(*FindPreTokenizer(rule), text);
+  PreTokenIterator iterator(FindPreTokenizer(rule)->stages, text);
   while (const auto piece = iterator.Next()) pieces.emplace_back(*piece);
   return pieces;
 }

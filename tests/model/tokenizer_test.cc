@@ -14,6 +14,7 @@
 #include "model/bpe_merges.h"
 #include "model/bpe_tokenizer.h"
 #include "model/byte_alphabet.h"
+#include "model/categorized_text.h"
 #include "model/token_matcher.h"
 #include "tests/model/gguf_builder.h"
 #include "tests/model/golden_files.h"
@@ -51,16 +52,16 @@ struct TestVocabulary {
     merges.push_back(left + " " + right);
     return Add(left + right, TokenType::kNormal);
   }
-  absl::StatusOr<std::unique_ptr<BpeTokenizer>> TryCreate() const {
-    return BpeTokenizer::Create({.tokens = {tokens.begin(), tokens.end()},
-                                 .types = types,
-                                 .merges = {merges.begin(), merges.end()},
-                                 .pre_tokenizer = pre_tokenizer,
-                                 .bos_id = bos_id,
-                                 .add_bos = add_bos,
-                                 .eos_ids = eos_ids});
+  absl::StatusOr<std::unique_ptr<Tokenizer>> TryCreate() const {
+    return CreateBpeTokenizer({.tokens = {tokens.begin(), tokens.end()},
+                               .types = types,
+                               .merges = {merges.begin(), merges.end()},
+                               .pre_tokenizer = pre_tokenizer,
+                               .bos_id = bos_id,
+                               .add_bos = add_bos,
+                               .eos_ids = eos_ids});
   }
-  std::unique_ptr<BpeTokenizer> Create() const {
+  std::unique_ptr<Tokenizer> Create() const {
     auto tokenizer = TryCreate();
     if (!tokenizer.ok()) throw std::runtime_error(tokenizer.status().ToString());
     return *std::move(tokenizer);
@@ -225,7 +226,7 @@ TEST(BpeTokenizerTest, BrokenTablesAreRefused) {
   EXPECT_THAT(message([](auto& v) { v.merges = {"ab"}; }), HasSubstr("merge 0"));
   EXPECT_THAT(message([](auto& v) { v.merges = {"a b c"}; }), HasSubstr("merge 0"));
   EXPECT_THAT(message([](auto& v) { v.merges = {" a"}; }), HasSubstr("merge 0"));
-  EXPECT_THAT(message([](auto& v) { v.merges = {"qq zz"}; }), HasSubstr("\"qq zz\""));
+  EXPECT_THAT(message([](auto& v) { v.merges = {"qq zz"}; }), HasSubstr("\"qq\" and \"zz\""));
   EXPECT_THAT(message([](auto& v) { v.tokens[7] = "\xFF"; }), HasSubstr("token 7"));
   EXPECT_THAT(message([](auto& v) { v.bos_id = 255; }), HasSubstr("outside the vocabulary"));
   EXPECT_THAT(message([](auto& v) { v.eos_ids = {-1}; }), HasSubstr("outside the vocabulary"));

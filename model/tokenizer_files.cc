@@ -1,0 +1,75 @@
+#include "model/tokenizer_files.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "model/gguf.h"
+#include "model/json.h"
+#include "model/json_config.h"
+#include "model/mapped_file.h"
+#include "model/status.h"
+
+namespace vitrine {
+namespace {
+
+constexpr std::string_view kTokenizerFile = "tokenizer.json";
+constexpr std::string_view kConfigFile = "tokenizer_config.json";
+constexpr size_t kMaxConfigValues = 1'000'000;
+
+// Texts of special tokens that tokenizer_config.json names; empty: none.
+struct SpecialTexts {
+  std::string bos;
+  std::string eos;
+};
+
+// A token is named by its text, or by an object with its text and flags.
+absl::StatusOr<std::string> TokenText(const JsonValue& config, const JsonConfigReader& reader,
+                                      std::string_view key) {
+  const JsonValue* value = config.Find(key);
+  if (value == nullptr || value->AsObject() == nullptr) return reader.String(key, "");
+  VITRINE_ASSIGN_OR_RETURN(const std::optional<JsonConfigReader> token, reader.Object(key));
+  return token->String("content");
+}
+
+absl::StatusOr<SpecialTexts> ReadConfig(const std::string& folder) {
+  SpecialTexts texts;
+  const absl::StatusOr<MappedFile> file =
+      MappedFile::Open(absl::StrCat(folder, "/", std::string(kConfigFile)));
+  if (absl::IsNotFound(file.status())) return texts;
+  VITRINE_RETURN_IF_ERROR(file.status());
+  VITRINE_ASSIGN_OR_RETURN(const JsonValue config,
+                           ParseJson(file->bytes(), kConfigFile, kMaxConfigValues));
+  const JsonConfigReader reader(config, std::string(kConfigFile));
+  VITRINE_ASSIGN_OR_RETURN(texts.bos, TokenText(config, reader, "bos_token"));
+  VITRINE_ASSIGN_OR_RETURN(texts.eos, TokenText(config, reader, "eos_token"));
+  return texts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerFolder(const std::string& folder,
+                                                               const SpecialTokens& special) {
+  VITRINE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(absl::StrCat(
+                                                      folder, "/", std::string(kTokenizerFile))));
+  VITRINE_ASSIGN_OR_RETURN(const SpecialTexts texts, ReadConfig(folder));
+  SpecialTokens tokens = special;
+  tokens.bos_text = texts.bos;
+  if (tokens.eos_ids.empty()) tokens.eos_text = texts.eos;
+  return ParseTokenizerJson(file.bytes(), kTokenizerFile, std::move(tokens));
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return ReadTokenizerFolder(path, {});
+  if (path.ends_with(".json")) {
+    VITRINE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    return ParseTokenizerJson(file.bytes(), LastPathComponent(path), {});
+  }
+  VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  return CreateTokenizer(*file);
+}
+
+}  // namespace vitrine

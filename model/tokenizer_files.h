@@ -1,0 +1,25 @@
+// Finds the tokenizer in the files of a model.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/tokenizer.h"
+#include "model/tokenizer_json.h"
+
+namespace vitrine {
+
+// The tokenizer of a Hugging Face folder: its tokenizer.json. `special` holds the ids of
+// generation_config.json or config.json; the texts come from tokenizer_config.json, where eos_token
+// counts only if special.eos_ids is empty. add_bos_token changes nothing: the post_processor of
+// tokenizer.json holds, as in transformers. NOT_FOUND when there is no tokenizer.json. Errors name
+// files without their folder.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerFolder(const std::string& folder,
+                                                               const SpecialTokens& special);
+
+// The tokenizer of whatever `path` is: a folder, a tokenizer.json under any name that ends in
+// .json, or a GGUF file, with or without weights.
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path);
+
+}  // namespace vitrine
