@@ -1,6 +1,8 @@
 // The argument checks of every op, in one place, so that all backends share one contract.
 #include "kernels/backend.h"
 
+#include <algorithm>
+
 namespace vitrine {
 namespace {
 
@@ -246,10 +248,30 @@ void Backend::GatherRows(const GatherRowsArgs& args) {
   DoGatherRows(args);
 }
 
+void Backend::AdjustLogits(const AdjustLogitsArgs& args) {
+  VITRINE_CHECK_LT(0, args.vocabulary);
+  VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.adjustments.size()), args.vocabulary),
+                   args.output.size());
+  const auto check_id = [&](int32_t id) { VITRINE_CHECK(0 <= id && id < args.vocabulary); };
+  for (const LogitAdjustment& adjustment : args.adjustments) {
+    VITRINE_CHECK_LE(0, adjustment.row);
+    VITRINE_CHECK_LE(Count(int64_t{adjustment.row} + 1, args.vocabulary), args.logits.size());
+    for (const TokenBias& entry : adjustment.biases) check_id(entry.token_id);
+    for (const SeenToken& token : adjustment.seen) check_id(token.token_id);
+    std::ranges::for_each(adjustment.allowed, check_id);
+    std::ranges::for_each(adjustment.banned, check_id);
+    std::ranges::for_each(adjustment.withheld, check_id);
+  }
+  DoAdjustLogits(args);
+}
+
 void Backend::Sample(const SampleArgs& args) {
   VITRINE_CHECK_LT(0, args.vocabulary);
   VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.rows.size()), args.vocabulary),
                    args.logits.size());
+  for (const SampleRow& row : args.rows) {
+    VITRINE_CHECK_LE(Count(int64_t{row.adjusted_row} + 1, args.vocabulary), args.adjusted.size());
+  }
   VITRINE_CHECK_LE(args.rows.size(), args.token_ids.size());
   DoSample(args);
 }

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/activated_mat_mul.h"
+#include "kernels/adjust_logits.h"
 #include "kernels/attention_reduce.h"
 #include "kernels/attention_rows.h"
 #include "kernels/buffer.h"
@@ -93,6 +94,7 @@ class Backend {
   void AttentionRows(const AttentionRowsArgs& args);
   void AttentionReduce(const AttentionReduceArgs& args);
   void GatherRows(const GatherRowsArgs& args);
+  void AdjustLogits(const AdjustLogitsArgs& args);
   void Sample(const SampleArgs& args);
 
  protected:
@@ -124,6 +126,7 @@ class Backend {
   virtual void DoAttentionRows(const AttentionRowsArgs& args) = 0;
   virtual void DoAttentionReduce(const AttentionReduceArgs& args) = 0;
   virtual void DoGatherRows(const GatherRowsArgs& args) = 0;
+  virtual void DoAdjustLogits(const AdjustLogitsArgs& args) = 0;
   virtual void DoSample(const SampleArgs& args) = 0;
 
   const BackendOptions options_;

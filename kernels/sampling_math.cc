@@ -1,5 +1,6 @@
 #include "kernels/sampling_math.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +21,10 @@ struct Crossing {
   uint64_t above = 0;  // Sum of the weights of all larger keys; below the target.
 };
 
-// Radix selection, most significant digit first: no pass moves or sorts anything. `weight` maps
-// (logit, key) to an integer; `target(total)` is in [1, total].
-template <class WeightFunction, class TargetFunction>
-Crossing FindCrossing(std::span<const float> logits, WeightFunction weight,
+// Radix selection, most significant digit first: no pass moves or sorts anything. `key_of` orders
+// the logits, `weight` maps (logit, key) to an integer; `target(total)` is in [1, total].
+template <class KeyFunction, class WeightFunction, class TargetFunction>
+Crossing FindCrossing(std::span<const float> logits, KeyFunction key_of, WeightFunction weight,
                       TargetFunction target_of) {
   std::array<uint64_t, kBins> bins = {};
   Crossing crossing;
@@ -33,7 +34,7 @@ Crossing FindCrossing(std::span<const float> logits, WeightFunction weight,
     const int low = shift < 0 ? 0 : shift;
     bins.fill(0);
     for (const float logit : logits) {
-      const uint32_t key = LogitKey(logit);
+      const uint32_t key = key_of(logit);
       if ((key & prefix_mask) == crossing.key) bins[(key >> low) % kBins] += weight(logit, key);
     }
     if (shift == kTopShift) {
@@ -54,16 +55,33 @@ uint32_t TopKKey(std::span<const float> logits, int32_t top_k) {
   if (top_k == 0 || static_cast<size_t>(top_k) >= logits.size()) return 0;
   const auto one = [](float, uint32_t) { return uint64_t{1}; };
   const auto target = [&](uint64_t) { return static_cast<uint64_t>(top_k); };
-  return FindCrossing(logits, one, target).key;
+  return FindCrossing(logits, LogitKey, one, target).key;
+}
+
+void ApplyTypical(std::span<const float> logits, float typical_p, SampleFilter& filter) {
+  uint64_t total = 0;
+  WideSum depths = 0;
+  for (const float logit : logits) {
+    const uint64_t weight = filter.Weight(logit, 0);
+    if (weight == 0) continue;
+    total += weight;
+    depths += WideSum{weight} * SampleDepth(logit, filter.top, filter.temperature);
+  }
+  filter.mean_depth = static_cast<uint32_t>(depths / total);
+  const auto weight_of = [&](float logit, uint32_t) { return filter.Weight(logit, 0); };
+  const auto nearness = [&](float logit) {
+    return weight_of(logit, 0) > 0 ? ~filter.DistanceFromMean(logit) : 0;
+  };
+  const auto target = [&](uint64_t sum) { return TopPMass(typical_p, sum); };
+  filter.typical_distance = ~FindCrossing(logits, nearness, weight_of, target).key;
+  filter.is_typical = true;
 }
 
 void ApplyTopP(std::span<const float> logits, float top_p, SampleFilter& filter) {
-  const auto mass = [&](float logit, uint32_t key) {
-    return key >= filter.least_key ? SampleWeight(logit, filter.top, filter.temperature) : 0;
-  };
+  const auto mass = [&](float logit, uint32_t) { return filter.Weight(logit, 0); };
   uint64_t target = 0;
   const auto target_of = [&](uint64_t total) { return target = TopPMass(top_p, total); };
-  const Crossing crossing = FindCrossing(logits, mass, target_of);
+  const Crossing crossing = FindCrossing(logits, LogitKey, mass, target_of);
   filter.least_key = crossing.key;
   uint64_t sum = crossing.above;
   for (size_t id = 0; sum < target; ++id) {
@@ -73,13 +91,51 @@ void ApplyTopP(std::span<const float> logits, float top_p, SampleFilter& filter)
   }
 }
 
+// Of what the filter keeps: less than kTopWeight only where typical dropped the most likely token.
+uint64_t LargestWeight(std::span<const float> logits, const SampleFilter& filter) {
+  if (!filter.is_typical) return kTopWeight;
+  uint64_t largest = 0;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    largest = std::max(largest, filter.Weight(logits[id], static_cast<int32_t>(id)));
+  }
+  return largest;
+}
+
 }  // namespace
+
+void AdjustLogitsRow(std::span<const float> logits, const LogitAdjustment& adjustment,
+                     std::span<float> output) {
+  if (adjustment.allowed.empty()) {
+    std::ranges::copy(logits, output.begin());
+  } else {
+    std::ranges::transform(logits, output.begin(), BannedLogit);
+    for (const int32_t id : adjustment.allowed) {
+      output[static_cast<size_t>(id)] = logits[static_cast<size_t>(id)];
+    }
+  }
+  for (const TokenBias& entry : adjustment.biases) {
+    float& logit = output[static_cast<size_t>(entry.token_id)];
+    logit = BiasedLogit(logit, entry.bias);
+  }
+  for (const std::span<const int32_t> ids : {adjustment.banned, adjustment.withheld}) {
+    for (const int32_t id : ids) {
+      float& logit = output[static_cast<size_t>(id)];
+      logit = BannedLogit(logit);
+    }
+  }
+  for (const SeenToken& token : adjustment.seen) {
+    float& logit = output[static_cast<size_t>(token.token_id)];
+    logit = PenalizedLogit(logit, token.generated, adjustment.repetition_penalty,
+                           adjustment.presence_penalty, adjustment.frequency_penalty);
+  }
+}
 
 SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row) {
   SampleFilter filter{.top = top, .temperature = row.temperature};
   filter.least_key = TopKKey(logits, row.top_k);
+  if (row.typical_p < 1.0f) ApplyTypical(logits, row.typical_p, filter);
   if (row.top_p < 1.0f) ApplyTopP(logits, row.top_p, filter);
-  filter.least_weight = MinPWeight(row.min_p);
+  if (row.min_p > 0.0f) filter.least_weight = MinPWeight(row.min_p, LargestWeight(logits, filter));
   return filter;
 }
 

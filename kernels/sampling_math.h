@@ -1,4 +1,5 @@
-// The arithmetic of Sample, shared by all backends so that they draw the same token bit for bit.
+// The arithmetic of AdjustLogits and Sample, shared by all backends so that they draw the same
+// token bit for bit.
 //
 // The most likely token of a row weighs 2^40; every other token weighs the integer nearest below
 // 2^40 exp((logit - top) / temperature), a product of f32 operations that are written out here
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/adjust_logits.h"
 #include "kernels/philox.h"
 #include "kernels/sample.h"
 
@@ -53,12 +55,43 @@ VITRINE_HOST_DEVICE inline bool IsNan(float x) {
   return (std::bit_cast<uint32_t>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
+// `changed` where `logit` is finite, kept finite; else `logit`.
+VITRINE_HOST_DEVICE inline float KeptFinite(float changed, float logit) {
+  constexpr float kLargest = 3.402823466e+38f;
+  if (!(logit >= -kLargest && logit <= kLargest)) return logit;
+  if (changed > kLargest) return kLargest;
+  return changed < -kLargest ? -kLargest : changed;
+}
+
+// A ban does not hide that the model is broken.
+VITRINE_HOST_DEVICE inline float BannedLogit(float logit) {
+  constexpr uint32_t kNegativeInfinityBits = 0xff800000u;
+  constexpr float kLargest = 3.402823466e+38f;
+  return logit <= kLargest ? std::bit_cast<float>(kNegativeInfinityBits) : logit;
+}
+
+VITRINE_HOST_DEVICE inline float BiasedLogit(float logit, float bias) {
+  return KeptFinite(logit + bias, logit);
+}
+
+// Logit of a token that was `generated` times.
+VITRINE_HOST_DEVICE inline float PenalizedLogit(float logit, int32_t generated, float repetition,
+                                                float presence, float frequency) {
+  const float repeated = KeptFinite(logit > 0.0f ? logit / repetition : logit * repetition, logit);
+  if (generated == 0) return repeated;
+  const float once = repeated - presence;
+  return KeptFinite(RoundedMultiplyAdd(static_cast<float>(generated), -frequency, once), logit);
+}
+
+// Below this, exp(x) is less than 2^-40 and weighs nothing.
+inline constexpr float kLeastExponent = -28.0f;
+
 // Weight of `logit` in a row whose largest logit is `top` (finite, >= logit), for temperatures of
 // at least kLeastTemperature. exp by reduction to [-ln 2 / 2, ln 2 / 2] and its Taylor polynomial
 // of degree 7 (error 6e-9).
 VITRINE_HOST_DEVICE inline uint64_t SampleWeight(float logit, float top, float temperature) {
   const float x = (logit - top) / temperature;
-  if (!(x > -28.0f)) return 0;  // Below 2^-40.
+  if (!(x > kLeastExponent)) return 0;
   constexpr float kLog2E = 1.44269504f;
   constexpr float kLn2High = 0.693359375f;  // 9 bits: its product with n is exact.
   constexpr float kLn2Low = -2.12194440e-4f;
@@ -88,9 +121,10 @@ VITRINE_HOST_DEVICE inline uint64_t TopPMass(float top_p, uint64_t total) {
   return high + low > 0 ? high + low : 1;
 }
 
-// The least weight that min-p keeps; 1 where it is off, since weight 0 cannot be drawn.
-VITRINE_HOST_DEVICE inline uint64_t MinPWeight(float min_p) {
-  const double wanted = static_cast<double>(min_p) * static_cast<double>(kTopWeight);  // Exact.
+// The least weight that min-p keeps where `best` is the largest; 1 where it is off, since weight 0
+// cannot be drawn.
+VITRINE_HOST_DEVICE inline uint64_t MinPWeight(float min_p, uint64_t best) {
+  const double wanted = static_cast<double>(min_p) * static_cast<double>(best);
   uint64_t weight = static_cast<uint64_t>(wanted);
   if (static_cast<double>(weight) < wanted) ++weight;
   return weight > 0 ? weight : 1;
@@ -107,23 +141,47 @@ VITRINE_HOST_DEVICE inline uint64_t UniformBelow(uint64_t random, uint64_t total
 #endif
 }
 
-// What temperature, top-k, top-p and min-p leave of a row. Of tokens tied at the border of top-p
-// just as many stay as are needed, those with the lowest ids.
+// (top - logit) / temperature in units of 2^-24, for a logit that has a weight. A token's surprise
+// is that plus a constant, the logarithm of the sum of weights; so the surprise whose distance
+// typical sampling takes, the entropy, is the mean of it plus the same constant.
+VITRINE_HOST_DEVICE inline uint32_t SampleDepth(float logit, float top, float temperature) {
+  return static_cast<uint32_t>((top - logit) / temperature * 0x1p24f);
+}
+
+// Sums of weight * depth pass 64 bits.
+__extension__ using WideSum = unsigned __int128;
+
+// What temperature, top-k, typical, top-p and min-p leave of a row. Of tokens tied at the border of
+// top-p just as many stay as are needed, those with the lowest ids.
 struct SampleFilter {
   float top = 0.0f;
   float temperature = 1.0f;
   uint32_t least_key = 0;
   int32_t last_tied_id = INT32_MAX;  // Tokens with least_key stay up to this id.
   uint64_t least_weight = 1;
+  bool is_typical = false;
+  uint32_t mean_depth = 0;
+  uint32_t typical_distance = 0;  // Tokens stay up to this distance from mean_depth.
+
+  // Of a token that has a weight.
+  VITRINE_HOST_DEVICE uint32_t DistanceFromMean(float logit) const {
+    const uint32_t depth = SampleDepth(logit, top, temperature);
+    return depth > mean_depth ? depth - mean_depth : mean_depth - depth;
+  }
 
   // 0 for a token that was filtered out.
   VITRINE_HOST_DEVICE uint64_t Weight(float logit, int32_t id) const {
     const uint32_t key = LogitKey(logit);
     if (key < least_key || (key == least_key && id > last_tied_id)) return 0;
     const uint64_t weight = SampleWeight(logit, top, temperature);
-    return weight >= least_weight ? weight : 0;
+    if (weight < least_weight) return 0;
+    return is_typical && DistanceFromMean(logit) > typical_distance ? 0 : weight;
   }
 };
+
+// One row of AdjustLogits; any thread.
+void AdjustLogitsRow(std::span<const float> logits, const LogitAdjustment& adjustment,
+                     std::span<float> output);
 
 // The filter of a row that is not greedy and whose largest logit is `top`, as ArgMax found it.
 SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row);

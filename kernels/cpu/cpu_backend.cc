@@ -77,6 +77,9 @@ class CpuBackend final : public Backend {
   void DoGatherRows(const GatherRowsArgs& args) override {
     if (!args.row_ids.empty()) recorder_.Add(GatherRowsPhase{args});
   }
+  void DoAdjustLogits(const AdjustLogitsArgs& args) override {
+    if (!args.adjustments.empty()) recorder_.Add(AdjustLogitsPhase{args});
+  }
   void DoSample(const SampleArgs& args) override {
     if (!args.rows.empty()) recorder_.Add(SamplePhase{args});
   }

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "kernels/activated_mat_mul.h"
+#include "kernels/adjust_logits.h"
 #include "kernels/attention_reduce.h"
 #include "kernels/attention_rows.h"
 #include "kernels/cpu/attention_plan.h"
@@ -86,6 +87,10 @@ struct AttentionReducePhase {
   AttentionReduceArgs args;
 };
 
+struct AdjustLogitsPhase {
+  AdjustLogitsArgs args;
+};
+
 struct SamplePhase {
   SampleArgs args;
 };
@@ -93,7 +98,8 @@ struct SamplePhase {
 using Phase = std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, LayerNormPhase, PackRowsPhase,
                            RmsNormAddPhase, MatMulPhase, ActivatedMatMulPhase, RopeWriteKvPhase,
                            MatMulRopeWriteKvPhase, PagedAttentionPhase, QuantizePhase,
-                           AttentionRowsPhase, AttentionReducePhase, SamplePhase>;
+                           AttentionRowsPhase, AttentionReducePhase, AdjustLogitsPhase,
+                           SamplePhase>;
 
 inline const CpuMatrix& AsMatrix(const PackedMatrix* matrix) {
   return static_cast<const CpuMatrix&>(*matrix);

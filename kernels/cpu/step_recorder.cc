@@ -94,14 +94,26 @@ void RunAttentionReduce(const WorkerContext& context, const AttentionReducePhase
   });
 }
 
+void RunAdjustLogits(const WorkerContext& context, const AdjustLogitsPhase& phase) {
+  const AdjustLogitsArgs& args = phase.args;
+  const auto vocabulary = static_cast<size_t>(args.vocabulary);
+  const auto count = static_cast<int64_t>(args.adjustments.size());
+  context.pool.ForEach(context.worker, count, 1, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    const LogitAdjustment& adjustment = args.adjustments[i];
+    const float* logits = args.logits.data() + static_cast<size_t>(adjustment.row) * vocabulary;
+    AdjustLogitsRow({logits, vocabulary}, adjustment,
+                    {args.output.data() + i * vocabulary, vocabulary});
+  });
+}
+
 void RunSample(const WorkerContext& context, const SamplePhase& phase) {
   const SampleArgs& args = phase.args;
   const auto vocabulary = static_cast<size_t>(args.vocabulary);
   const auto rows = static_cast<int64_t>(args.rows.size());
   context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
     const auto i = static_cast<size_t>(item);
-    args.token_ids.data()[i] =
-        SampleToken({args.logits.data() + i * vocabulary, vocabulary}, args.rows[i]);
+    args.token_ids.data()[i] = SampleToken({args.SourceOf(i), vocabulary}, args.rows[i]);
   });
 }
 
@@ -207,6 +219,7 @@ void StepRecorder::RunPhase(const WorkerContext& context, const Phase& phase) {
           [&](const RmsNormAddPhase& op) { kernels_.rms_norm_add(context, op); },
           [&](const AttentionRowsPhase& op) { kernels_.attention_rows(context, op); },
           [&](const AttentionReducePhase& op) { RunAttentionReduce(context, op); },
+          [&](const AdjustLogitsPhase& op) { RunAdjustLogits(context, op); },
           [&](const SamplePhase& op) { RunSample(context, op); },
       },
       phase);

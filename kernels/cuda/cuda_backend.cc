@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/adjust_logits.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_reduce.h"
 #include "kernels/cuda/attention_rows.h"
@@ -84,6 +85,7 @@ class CudaBackend final : public Backend {
   void DoAttentionRows(const AttentionRowsArgs& args) override;
   void DoAttentionReduce(const AttentionReduceArgs& args) override;
   void DoGatherRows(const GatherRowsArgs& args) override;
+  void DoAdjustLogits(const AdjustLogitsArgs& args) override;
   void DoSample(const SampleArgs& args) override;
 
   DeviceBatch StageBatch(const PagedBatch& batch);
@@ -105,6 +107,7 @@ class CudaBackend final : public Backend {
   Staging staging_{stream_};
   GrowingMemory workspace_{stream_};
   GrowingMemory qkv_{stream_};
+  std::vector<DeviceAdjustment> adjustments_;  // Made anew by each AdjustLogits.
   // Made anew by each PagedAttention; kept for their capacity.
   std::vector<int32_t> decoding_;
   std::vector<int32_t> prefilling_;
@@ -456,8 +459,33 @@ void CudaBackend::DoGatherRows(const GatherRowsArgs& args) {
                    stream_);
 }
 
+void CudaBackend::DoAdjustLogits(const AdjustLogitsArgs& args) {
+  const auto stage = [&]<class T>(std::span<const T> list) {
+    return DeviceList<T>{staging_.Stage(list), static_cast<int>(list.size())};
+  };
+  adjustments_.clear();
+  for (const LogitAdjustment& adjustment : args.adjustments) {
+    adjustments_.push_back({.row = adjustment.row,
+                            .biases = stage(adjustment.biases),
+                            .allowed = stage(adjustment.allowed),
+                            .banned = stage(adjustment.banned),
+                            .withheld = stage(adjustment.withheld),
+                            .seen = stage(adjustment.seen),
+                            .repetition_penalty = adjustment.repetition_penalty,
+                            .presence_penalty = adjustment.presence_penalty,
+                            .frequency_penalty = adjustment.frequency_penalty});
+  }
+  cuda::AdjustLogits({.logits = args.logits.data(),
+                      .adjustments = staging_.Stage(std::span<const DeviceAdjustment>(adjustments_)),
+                      .output = args.output.data(),
+                      .count = static_cast<int>(args.adjustments.size()),
+                      .vocabulary = args.vocabulary},
+                     stream_);
+}
+
 void CudaBackend::DoSample(const SampleArgs& args) {
   cuda::Sample({.logits = args.logits.data(),
+                .adjusted = args.adjusted.data(),
                 .rows = staging_.Stage(args.rows),
                 .token_ids = args.token_ids.data(),
                 .count = static_cast<int>(args.rows.size()),

@@ -1,7 +1,8 @@
-// Sampling without sorting, one block per row. Top-k and top-p are threshold searches: a radix
-// descent of four passes over the order-preserving integer form of the logits, with counts or
-// integer weights in a histogram of 256 bins. All sums are integers, so the order in which threads
-// add does not matter. Bound: at most 13 passes over vocabulary * 4 bytes from L2 by one SM.
+// Sampling without sorting, one block per row. Top-k, typical and top-p are threshold searches: a
+// radix descent of four passes over an integer form of the logits that has their order (typical:
+// that of their distance from the mean), with counts or integer weights in a histogram of 256 bins.
+// All sums are integers, so the order in which threads add does not matter. Bound: at most 19 passes
+// over vocabulary * 4 bytes from L2 by one SM.
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
@@ -45,10 +46,10 @@ struct Crossing {
 };
 
 // The largest key such that the weights of all tokens with that key or a larger one reach
-// `target`, which is at least 1 and at most the sum of all. `weight` maps (logit, key) to an
-// integer.
-template <class Weight>
-__device__ Crossing FindCrossing(const Logits& logits, U64 target, Weight weight) {
+// `target`, which is at least 1 and at most the sum of all. `key_of` orders the logits, `weight`
+// maps a logit to an integer.
+template <class Key, class Weight>
+__device__ Crossing FindCrossing(const Logits& logits, U64 target, Key key_of, Weight weight) {
   GPU_SHARED(bins, U64[kBins]);
   GPU_SHARED(found, BinSearch);
   Crossing crossing{0, 0};
@@ -56,9 +57,9 @@ __device__ Crossing FindCrossing(const Logits& logits, U64 target, Weight weight
     for (int b = static_cast<int>(threadIdx.x); b < kBins; b += kThreads) bins[b] = 0;
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kThreads) {
-      const uint32_t key = LogitKey(logits.data[i]);
+      const uint32_t key = key_of(logits.data[i]);
       const bool in_prefix = shift == 24 || key >> (shift + 8) == crossing.key >> (shift + 8);
-      if (in_prefix) atomicAdd(&bins[key >> shift & 0xffu], weight(logits.data[i], key));
+      if (in_prefix) atomicAdd(&bins[key >> shift & 0xffu], weight(logits.data[i]));
     }
     __syncthreads();
     if (threadIdx.x < 32) FindBin(bins, target - crossing.above, found);
@@ -125,16 +126,42 @@ __device__ int FindRunningSum(const Logits& logits, U64 target, Weight weight) {
   return result;
 }
 
+// The sum over the block of sums that need more than 64 bits, one part of 32 bits after the other.
+__device__ inline WideSum BlockWideSum(WideSum own, U64 (&scratch)[kWarps]) {
+  WideSum sum = 0;
+  for (int shift = 0; shift < 128; shift += 32) {
+    const U64 part = static_cast<U64>(own >> shift) & 0xffffffffu;
+    sum += WideSum{gpu::BlockSum<kThreads>(part, scratch)} << shift;
+  }
+  return sum;
+}
+
+__device__ inline void ApplyTypical(const Logits& logits, float typical_p, SampleFilter& filter,
+                                    U64 (&scratch)[kWarps]) {
+  const auto mass = [&](float logit) { return U64{filter.Weight(logit, 0)}; };
+  WideSum depths = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kThreads) {
+    const U64 weight = mass(logits.data[i]);
+    if (weight == 0) continue;
+    depths += WideSum{weight} * SampleDepth(logits.data[i], filter.top, filter.temperature);
+  }
+  depths = BlockWideSum(depths, scratch);
+  const U64 total = Total(logits, [&](float logit, int) { return mass(logit); }, scratch);
+  filter.mean_depth = static_cast<uint32_t>(depths / total);
+  const auto nearness = [&](float logit) {
+    return mass(logit) > 0 ? ~filter.DistanceFromMean(logit) : 0u;
+  };
+  filter.typical_distance =
+      ~FindCrossing(logits, TopPMass(typical_p, total), nearness, mass).key;
+  filter.is_typical = true;
+}
+
 __device__ inline void ApplyTopP(const Logits& logits, float top_p, SampleFilter& filter,
                                  U64 (&scratch)[kWarps]) {
-  const auto mass = [&](float logit, uint32_t key) {
-    return key >= filter.least_key ? U64{SampleWeight(logit, filter.top, filter.temperature)}
-                                   : U64{0};
-  };
-  const U64 total =
-      Total(logits, [&](float logit, int) { return mass(logit, LogitKey(logit)); }, scratch);
+  const auto mass = [&](float logit) { return U64{filter.Weight(logit, 0)}; };
+  const U64 total = Total(logits, [&](float logit, int) { return mass(logit); }, scratch);
   const U64 target = TopPMass(top_p, total);
-  const Crossing crossing = FindCrossing(logits, target, mass);
+  const Crossing crossing = FindCrossing(logits, target, LogitKey, mass);
   // All tokens of the crossing key weigh the same: as many stay as reach the target.
   const auto is_tied = [&](float logit, int) { return U64{LogitKey(logit) == crossing.key}; };
   const int first_tied = FindRunningSum(logits, 0, is_tied);
@@ -144,17 +171,32 @@ __device__ inline void ApplyTopP(const Logits& logits, float top_p, SampleFilter
   filter.last_tied_id = FindRunningSum(logits, needed - 1, is_tied);
 }
 
+// Of what the filter keeps: less than kTopWeight only where typical dropped the most likely token.
+__device__ inline U64 LargestWeight(const Logits& logits, const SampleFilter& filter,
+                                    U64 (&scratch)[kWarps]) {
+  if (!filter.is_typical) return kTopWeight;
+  U64 largest = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kThreads) {
+    const U64 weight = filter.Weight(logits.data[i], i);
+    largest = weight > largest ? weight : largest;
+  }
+  return gpu::BlockMax<kThreads>(largest, scratch);
+}
+
 __device__ inline int Draw(const Logits& logits, float top, const SampleRow& row,
                            U64 (&scratch)[kWarps]) {
   SampleFilter filter;
   filter.top = top;
   filter.temperature = row.temperature;
   if (row.top_k > 0 && row.top_k < logits.size) {
-    const auto one = [](float, uint32_t) { return U64{1}; };
-    filter.least_key = FindCrossing(logits, static_cast<U64>(row.top_k), one).key;
+    const auto one = [](float) { return U64{1}; };
+    filter.least_key = FindCrossing(logits, static_cast<U64>(row.top_k), LogitKey, one).key;
   }
+  if (row.typical_p < 1.0f) ApplyTypical(logits, row.typical_p, filter, scratch);
   if (row.top_p < 1.0f) ApplyTopP(logits, row.top_p, filter, scratch);
-  filter.least_weight = MinPWeight(row.min_p);
+  if (row.min_p > 0.0f) {
+    filter.least_weight = MinPWeight(row.min_p, LargestWeight(logits, filter, scratch));
+  }
   const auto weight = [&](float logit, int id) { return U64{filter.Weight(logit, id)}; };
   const U64 total = Total(logits, weight, scratch);
   const U64 target = UniformBelow(RandomBits(row.seed, row.position, row.choice), total);
@@ -164,7 +206,9 @@ __device__ inline int Draw(const Logits& logits, float top, const SampleRow& row
 __global__ void __launch_bounds__(kThreads) SampleKernel(SampleParams p) {
   GPU_SHARED(scratch, U64[kWarps]);
   const SampleRow row = p.rows[blockIdx.x];
-  const Logits logits{p.logits + static_cast<size_t>(blockIdx.x) * p.vocabulary, p.vocabulary};
+  const bool is_adjusted = row.adjusted_row >= 0;
+  const size_t source = is_adjusted ? static_cast<size_t>(row.adjusted_row) : blockIdx.x;
+  const Logits logits{(is_adjusted ? p.adjusted : p.logits) + source * p.vocabulary, p.vocabulary};
   int token = FindLargest(logits, scratch);
   if (token != kNoToken && row.temperature >= kLeastTemperature) {
     token = Draw(logits, logits.data[token], row, scratch);

@@ -12,6 +12,7 @@ namespace vitrine::cuda {
 // kernels/sampling_math.h draws, bit for bit.
 struct SampleParams {
   const float* logits = nullptr;    // [count, vocabulary]
+  const float* adjusted = nullptr;  // [adjusted rows, vocabulary]
   const SampleRow* rows = nullptr;  // [count]
   int32_t* token_ids = nullptr;     // [count]
   int count = 0;

@@ -1,5 +1,6 @@
 # The kernels, one op per file: compiled by nvcc for devices, and as C++ for the emulator.
 set(VITRINE_CUDA_KERNELS
+  adjust_logits
   attention_decode
   attention_prefill
   attention_reduce

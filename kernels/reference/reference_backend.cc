@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/reference/activated_mat_mul.h"
+#include "kernels/reference/adjust_logits.h"
 #include "kernels/reference/attention_reduce.h"
 #include "kernels/reference/attention_rows.h"
 #include "kernels/reference/embed.h"
@@ -74,6 +75,7 @@ class ReferenceBackend final : public Backend {
     reference::AttentionReduce(args);
   }
   void DoGatherRows(const GatherRowsArgs& args) override { reference::GatherRows(args); }
+  void DoAdjustLogits(const AdjustLogitsArgs& args) override { reference::AdjustLogits(args); }
   void DoSample(const SampleArgs& args) override { reference::Sample(args); }
 
   reference::Scratch scratch_;

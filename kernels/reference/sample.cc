@@ -7,8 +7,7 @@ namespace vitrine::reference {
 void Sample(const SampleArgs& args) {
   const auto vocabulary = static_cast<size_t>(args.vocabulary);
   for (size_t r = 0; r < args.rows.size(); ++r) {
-    args.token_ids.data()[r] =
-        SampleToken({args.logits.data() + r * vocabulary, vocabulary}, args.rows[r]);
+    args.token_ids.data()[r] = SampleToken({args.SourceOf(r), vocabulary}, args.rows[r]);
   }
 }
 

@@ -62,7 +62,7 @@ std::vector<uint64_t> SortedWeights(const std::vector<float>& logits, const Samp
   }
   std::vector<uint64_t> weights(logits.size());
   for (const int id : order) {
-    if (weight(id) >= MinPWeight(row.min_p)) weights[static_cast<size_t>(id)] = weight(id);
+    if (weight(id) >= MinPWeight(row.min_p, kTopWeight)) weights[static_cast<size_t>(id)] = weight(id);
   }
   return weights;
 }
