@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/adjust_logits.h"
 #include "kernels/paged_batch.h"
 #include "kernels/sample.h"
 
@@ -20,6 +21,9 @@ struct Batch {
   int max_blocks = 0;
   std::vector<int32_t> sampled_rows;  // [samples], rows whose next token is drawn, ascending
   std::vector<SampleRow> sampling;    // [samples]
+  // Of samples: row of an adjustment is the index of its sample, and adjusted_row of that sample is
+  // the index of the adjustment.
+  std::vector<LogitAdjustment> adjustments;
 
   int rows() const { return static_cast<int>(token_ids.size()); }
   int sequences() const { return static_cast<int>(first_position.size()); }
@@ -31,6 +35,7 @@ struct Batch {
     block_table.clear();
     sampled_rows.clear();
     sampling.clear();
+    adjustments.clear();
   }
 };
 

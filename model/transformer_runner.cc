@@ -11,6 +11,10 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
   VITRINE_ASSIGN_OR_RETURN(runner->transformer_,
                            Transformer::Create(backend, runner->config_, runner->weights_, limits));
   VITRINE_ASSIGN_OR_RETURN(
+      runner->adjusted_,
+      backend.Allocate(static_cast<size_t>(limits.max_samples) *
+                       static_cast<size_t>(runner->config_.vocabulary) * sizeof(float)));
+  VITRINE_ASSIGN_OR_RETURN(
       runner->token_ids_,
       backend.Allocate(static_cast<size_t>(limits.max_samples) * sizeof(TokenId)));
   runner->limits_ = {.max_step_rows = limits.max_rows,
@@ -28,7 +32,14 @@ void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
     backend_.Synchronize();
     return;
   }
+  if (!batch.adjustments.empty()) {
+    backend_.AdjustLogits({.logits = logits_,
+                           .adjustments = batch.adjustments,
+                           .vocabulary = config_.vocabulary,
+                           .output = adjusted_.As<float>()});
+  }
   backend_.Sample({.logits = logits_,
+                   .adjusted = adjusted_.As<float>(),
                    .rows = batch.sampling,
                    .vocabulary = config_.vocabulary,
                    .token_ids = token_ids_.As<TokenId>()});

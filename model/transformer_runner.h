@@ -34,6 +34,7 @@ class TransformerRunner final : public Runner {
   const Weights weights_;
   RunnerLimits limits_;
   std::unique_ptr<Transformer> transformer_;
+  Buffer adjusted_;   // [samples, vocabulary]
   Buffer token_ids_;  // [samples]
   DeviceSpan<const float> logits_;
 };

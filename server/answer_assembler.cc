@@ -20,6 +20,12 @@ bool AnswerAssembler::Append(TokenId id, TokenSink& sink) {
   }
   const std::string_view bytes = tokenizer_.TokenBytes(id);
   waiting_.push_back({.id = id, .begin = bytes_seen_});
+  if (static_cast<int>(ids_.size()) < request_.stop.min_tokens) {
+    // No stop string may begin in it.
+    Take(std::string(bytes));
+    EmitBefore(std::numeric_limits<int64_t>::max(), sink);
+    return true;
+  }
   bytes_seen_ += static_cast<int64_t>(bytes.size());
   Take(matcher_.Append(bytes));
   if (matcher_.matched() >= 0) {

@@ -4,7 +4,7 @@
 // Streamed text, unary text and the decoded ids agree byte for byte for any chunking: text is a
 // function of the ids alone. A token that begins at or after the end of a stop string does not
 // exist for the consumer; while a match is complete but may still be overtaken by a longer or
-// earlier one, such tokens wait.
+// earlier one, such tokens wait. No stop string begins in the first min_tokens tokens.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class AnswerAssembler {
  private:
   struct Waiting {
     TokenId id;
-    int64_t begin;  // Offset of its first byte in the answer.
+    int64_t begin;  // Offset of its first byte in what the matcher was given.
   };
 
   void Take(std::string released);
@@ -69,7 +69,7 @@ class AnswerAssembler {
   std::vector<Waiting> waiting_;  // Not yet shown to the sink, in order.
   std::string ready_text_;        // Certain, to go out with the next token.
   std::string unsent_bytes_;      // What ready_text_ and the bytes that utf8_ holds stand for.
-  int64_t bytes_seen_ = 0;
+  int64_t bytes_seen_ = 0;  // By the matcher.
   int64_t bytes_released_ = 0;
   std::vector<TokenId> ids_;
 };

@@ -16,10 +16,12 @@ absl::Status FieldError(std::string_view field, std::string_view rule) {
   return status;
 }
 
-std::optional<std::string> FieldOf(const absl::Status& status) {
-  const absl::optional<absl::Cord> field = status.GetPayload(kField);
-  if (!field.has_value()) return std::nullopt;
-  return std::string(*field);
+std::optional<FieldViolation> ViolationOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kField);
+  if (!payload.has_value()) return std::nullopt;
+  const std::string field(*payload);
+  const std::string message(status.message());
+  return FieldViolation{.field = field, .rule = message.substr(field.size() + 2)};  // Behind ": ".
 }
 
 }  // namespace vitrine::server

@@ -12,7 +12,12 @@ namespace vitrine::server {
 // INVALID_ARGUMENT: "sampling.top_p: must be in (0, 1], is nan". Neither part holds prompt text.
 absl::Status FieldError(std::string_view field, std::string_view rule);
 
-// Field of the error, if FieldError made it.
-std::optional<std::string> FieldOf(const absl::Status& status);
+struct FieldViolation {
+  std::string field;
+  std::string rule;
+};
+
+// Of the error, if FieldError made it.
+std::optional<FieldViolation> ViolationOf(const absl::Status& status);
 
 }  // namespace vitrine::server

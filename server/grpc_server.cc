@@ -163,6 +163,9 @@ absl::Status GrpcServer::WarmUp() {
   if (ending.get() != Ending::kFinished) {
     return absl::InternalError("the warm-up generation failed: the model gives no finite logits");
   }
+  // Counters are of clients' requests.
+  --counters_.accepted;
+  --counters_.finished;
   return absl::OkStatus();
 }
 

@@ -22,11 +22,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   const std::string text(status.message().substr(0, kMaxTextBytes));
 
   google::rpc::Status rich;
-  if (const auto field = FieldOf(status)) {
+  if (const auto found = ViolationOf(status)) {
     google::rpc::BadRequest bad_request;
     auto* violation = bad_request.add_field_violations();
-    violation->set_field(field->substr(0, kMaxFieldBytes));
-    violation->set_description(text);
+    violation->set_field(found->field.substr(0, kMaxFieldBytes));
+    violation->set_description(found->rule.substr(0, kMaxTextBytes));
     rich.add_details()->PackFrom(bad_request);
   }
   if (const auto micros = RetryAfterMicros(status)) {

@@ -17,9 +17,22 @@ namespace vitrine::server {
 struct SamplingParams {
   float temperature = 0.0f;
   int32_t top_k = 0;  // 0: off.
+  float typical_p = 1.0f;
   float top_p = 1.0f;
   float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  int penalty_window = -1;  // Most recent tokens that the penalties see; -1: all.
+  // Lists hold no id twice.
+  std::vector<TokenBias> logit_bias = {};
+  std::vector<TokenId> allowed = {};  // Empty: all.
+  std::vector<TokenId> banned = {};
   uint64_t seed = 0;
+
+  bool has_penalties() const {
+    return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f;
+  }
 };
 
 struct StopRules {
@@ -27,9 +40,11 @@ struct StopRules {
   // it: prefill only.
   int max_length = 0;
   bool max_length_is_context = false;  // CONTEXT_FULL rather than MAX_TOKENS at max_length.
+  int min_tokens = 0;                  // Nothing else ends the answer before it has so many.
   bool ignore_eos = false;
   std::vector<TokenId> eos_ids;
   std::vector<TokenId> stop_token_ids;
+  std::vector<TokenId> withheld;  // Never drawn before min_tokens, as they would end it; no id twice.
   std::vector<std::string> stop_strings;
   bool include_stop_string = false;
 };

@@ -32,6 +32,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   batch_.first_position.reserve(sequences);
   batch_.sampled_rows.reserve(sequences);
   batch_.sampling.reserve(sequences);
+  batch_.adjustments.reserve(sequences);
 }
 
 void Scheduler::Admit(std::unique_ptr<Sequence> sequence) {
@@ -235,17 +236,7 @@ void Scheduler::FormBatch() {
     batch_.row_begin.push_back(batch_.rows());
     batch_.first_position.push_back(sequence.computed);
     batch_.max_blocks = std::max(batch_.max_blocks, static_cast<int>(sequence.blocks.size()));
-    if (sequence.planned == sequence.remaining() && sequence.wants_token()) {
-      const SamplingParams& sampling = sequence.request().sampling;
-      batch_.sampled_rows.push_back(batch_.rows() - 1);
-      batch_.sampling.push_back({.temperature = sampling.temperature,
-                                 .top_k = sampling.top_k,
-                                 .top_p = sampling.top_p,
-                                 .min_p = sampling.min_p,
-                                 .seed = sampling.seed,
-                                 .choice = static_cast<uint32_t>(sequence.choice),
-                                 .position = sequence.length()});
-    }
+    if (sequence.planned == sequence.remaining() && sequence.wants_token()) AddSample(sequence);
   }
   const auto width = static_cast<size_t>(batch_.max_blocks);
   for (Sequence* sequence : step_) {
@@ -269,6 +260,26 @@ void Scheduler::NoteStep(const Sequence& sequence) {
       std::exchange(progress.last_prefill_step, step_number_) != step_number_) {
     ++timeline.prefill_chunks;
   }
+}
+
+// Of the sequence whose rows are the batch's last.
+void Scheduler::AddSample(const Sequence& sequence) {
+  const SamplingParams& sampling = sequence.request().sampling;
+  SampleRow row = {.temperature = sampling.temperature,
+                   .top_k = sampling.top_k,
+                   .typical_p = sampling.typical_p,
+                   .top_p = sampling.top_p,
+                   .min_p = sampling.min_p,
+                   .seed = sampling.seed,
+                   .choice = static_cast<uint32_t>(sequence.choice),
+                   .position = sequence.length()};
+  const auto sample = static_cast<int32_t>(batch_.sampling.size());
+  if (const auto adjustment = sequence.Adjustment(sample)) {
+    row.adjusted_row = static_cast<int32_t>(batch_.adjustments.size());
+    batch_.adjustments.push_back(*adjustment);
+  }
+  batch_.sampled_rows.push_back(batch_.rows() - 1);
+  batch_.sampling.push_back(row);
 }
 
 std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next) {
@@ -325,7 +336,7 @@ StepResult Scheduler::TakeToken(Sequence& sequence, TokenId token) {
   } else if (Contains(stop.stop_token_ids, token)) {
     End(sequence, {.reason = FinishReason::kStopToken, .stop_token = token});
   } else {
-    sequence.tokens.push_back(token);
+    sequence.Append(token);
     result.token = token;
     result.has_ended = !sequence.wants_token();
     if (result.has_ended) {

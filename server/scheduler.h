@@ -97,6 +97,7 @@ class Scheduler {
   void Preempt(Sequence& sequence);
   void FormBatch();
   void NoteStep(const Sequence& sequence);
+  void AddSample(const Sequence& sequence);
 
   void Fork(Sequence& sequence);
   void PublishComputed(Sequence& sequence, int blocks);

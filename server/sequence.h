@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "model/kv_cache.h"
+#include "server/penalty_history.h"
 #include "server/request.h"
 
 namespace vitrine::server {
@@ -23,12 +25,13 @@ struct Sequence {
            uint64_t arrival_number)
       : owner(std::move(active)),
         choice(choice_index),
+        penalties(request().sampling, request().stop.max_length),
         root_chain(root),
         chain(root),
         arrival(arrival_number) {
     // All memory it will ever need, so that no step allocates.
     tokens.reserve(static_cast<size_t>(request().stop.max_length));
-    tokens = request().prompt;
+    for (const TokenId token : request().prompt) Append(token);
     blocks.reserve(static_cast<size_t>(BlocksFor(kv_limit())));
   }
 
@@ -42,6 +45,11 @@ struct Sequence {
           active, choice, root, first_arrival + static_cast<uint64_t>(choice)));
     }
     return first;
+  }
+
+  void Append(TokenId token) {
+    tokens.push_back(token);
+    penalties.Append(tokens, prompt_length());
   }
 
   const GenerationRequest& request() const { return owner->request; }
@@ -62,6 +70,26 @@ struct Sequence {
   // Blocks that they may still ask for.
   int blocks_to_come() const { return block_limit() - static_cast<int>(blocks.size()); }
 
+  bool is_withholding() const { return length() - prompt_length() < request().stop.min_tokens; }
+
+  // How its next token's logits change; nothing where none does.
+  std::optional<LogitAdjustment> Adjustment(int32_t row) const {
+    const SamplingParams& sampling = request().sampling;
+    LogitAdjustment adjustment = {.row = row,
+                                  .biases = sampling.logit_bias,
+                                  .allowed = sampling.allowed,
+                                  .banned = sampling.banned,
+                                  .seen = penalties.seen(),
+                                  .repetition_penalty = sampling.repetition_penalty,
+                                  .presence_penalty = sampling.presence_penalty,
+                                  .frequency_penalty = sampling.frequency_penalty};
+    if (is_withholding()) adjustment.withheld = request().stop.withheld;
+    const bool is_neutral = adjustment.biases.empty() && adjustment.allowed.empty() &&
+                            adjustment.banned.empty() && adjustment.withheld.empty() &&
+                            adjustment.seen.empty();
+    return is_neutral ? std::nullopt : std::optional(adjustment);
+  }
+
   std::span<const TokenId> BlockTokens(int block) const {
     return std::span(tokens).subspan(static_cast<size_t>(block) * kKvBlockTokens, kKvBlockTokens);
   }
@@ -70,6 +98,7 @@ struct Sequence {
   int choice;
   std::vector<std::unique_ptr<Sequence>> siblings;  // Not yet started: the prompt comes first.
   std::vector<TokenId> tokens;                      // Prompt, then answer.
+  PenaltyHistory penalties;                         // Of tokens.
   int computed = 0;             // Leading tokens whose keys and values are stored.
   int planned = 0;              // Tokens of the step being formed or run.
   std::vector<int32_t> blocks;  // [BlocksFor(computed)] between steps.

@@ -1,9 +1,7 @@
 #include "server/validate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <random>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +10,7 @@
 #include "model/kv_cache.h"
 #include "model/status.h"
 #include "server/field_error.h"
+#include "server/validate_sampling.h"
 
 namespace vitrine::server {
 namespace {
@@ -46,100 +45,6 @@ absl::Status CheckNoUnknownFields(const google::protobuf::Message& message) {
     }
   }
   return absl::OkStatus();
-}
-
-struct FloatRange {
-  float low = 0;
-  float high = 0;
-  bool has_low = true;  // The bound itself is allowed.
-  bool has_high = true;
-};
-
-absl::Status CheckFloat(std::string_view field, float value, const FloatRange& range) {
-  // Written so that NaN fails.
-  const bool above = range.has_low ? value >= range.low : value > range.low;
-  const bool below = range.has_high ? value <= range.high : value < range.high;
-  if (above && below) return absl::OkStatus();
-  return FieldError(
-      field, std::string(absl::StrCat("must be in ", range.has_low ? "[" : "(", range.low, ", ",
-                                      range.high, range.has_high ? "]" : ")", ", is ", value)));
-}
-
-// Options that this version can only honour at the value that changes nothing.
-absl::Status CheckNeutral(std::string_view field, float value, float neutral,
-                          const FloatRange& range) {
-  VITRINE_RETURN_IF_ERROR(CheckFloat(field, value, range));
-  return value == neutral ? absl::OkStatus() : FieldError(field, kNotYet);
-}
-
-absl::Status CheckTokenId(std::string_view field, uint32_t id, const ServedModel& model) {
-  if (id < static_cast<uint32_t>(model.vocabulary)) return absl::OkStatus();
-  return FieldError(field,
-                    std::string(absl::StrCat("token id ", id, " is not below the vocabulary of ",
-                                             model.vocabulary)));
-}
-
-absl::Status CheckUnsupportedSampling(const v1::SamplingOptions& sampling) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  if (sampling.has_typical_p()) {
-    VITRINE_RETURN_IF_ERROR(
-        CheckNeutral("sampling.typical_p", sampling.typical_p(), 1.0f, {0, 1, false}));
-  }
-  if (sampling.has_repetition_penalty()) {
-    VITRINE_RETURN_IF_ERROR(CheckNeutral("sampling.repetition_penalty",
-                                         sampling.repetition_penalty(), 1.0f,
-                                         {0, kInfinity, false, false}));
-  }
-  if (sampling.has_presence_penalty()) {
-    VITRINE_RETURN_IF_ERROR(
-        CheckNeutral("sampling.presence_penalty", sampling.presence_penalty(), 0.0f, {-2, 2}));
-  }
-  if (sampling.has_frequency_penalty()) {
-    VITRINE_RETURN_IF_ERROR(
-        CheckNeutral("sampling.frequency_penalty", sampling.frequency_penalty(), 0.0f, {-2, 2}));
-  }
-  if (sampling.has_penalty_window() && sampling.penalty_window() != -1) {
-    return FieldError("sampling.penalty_window", kNotYet);
-  }
-  if (sampling.logit_bias_size() > 0) return FieldError("sampling.logit_bias", kNotYet);
-  if (sampling.allowed_token_ids_size() > 0) {
-    return FieldError("sampling.allowed_token_ids", kNotYet);
-  }
-  if (sampling.banned_token_ids_size() > 0) {
-    return FieldError("sampling.banned_token_ids", kNotYet);
-  }
-  return absl::OkStatus();
-}
-
-uint64_t FreshSeed() {
-  std::random_device entropy;
-  return (uint64_t{entropy()} << 32) | entropy();
-}
-
-absl::StatusOr<SamplingParams> ValidateSampling(const v1::SamplingOptions& sampling,
-                                                const ServedModel& model) {
-  VITRINE_RETURN_IF_ERROR(CheckUnsupportedSampling(sampling));
-  SamplingParams params;
-  params.temperature =
-      sampling.has_temperature() ? sampling.temperature() : model.default_temperature;
-  VITRINE_RETURN_IF_ERROR(CheckFloat("sampling.temperature", params.temperature, {0, 100}));
-  if (sampling.has_top_k()) {
-    if (sampling.top_k() < -1) {
-      return FieldError("sampling.top_k",
-                        std::string(absl::StrCat("must be at least -1, is ", sampling.top_k())));
-    }
-    params.top_k = std::clamp(sampling.top_k(), 0, model.vocabulary);
-  }
-  if (sampling.has_top_p()) {
-    params.top_p = sampling.top_p();
-    VITRINE_RETURN_IF_ERROR(CheckFloat("sampling.top_p", params.top_p, {0, 1, false}));
-  }
-  if (sampling.has_min_p()) {
-    params.min_p = sampling.min_p();
-    VITRINE_RETURN_IF_ERROR(CheckFloat("sampling.min_p", params.min_p, {0, 1, true, false}));
-  }
-  params.seed = sampling.has_seed() ? sampling.seed() : FreshSeed();
-  return params;
 }
 
 absl::Status ValidateStopStrings(const v1::StopOptions& stop, const RequestLimits& limits,
@@ -206,6 +111,20 @@ absl::Status ValidateLength(const v1::StopOptions& stop, const ServedModel& mode
   return absl::OkStatus();
 }
 
+absl::Status ValidateMinTokens(const v1::StopOptions& stop, int64_t prompt_tokens,
+                               StopRules& rules) {
+  const int64_t room = rules.max_length - prompt_tokens;
+  if (stop.min_tokens() > room) {
+    return FieldError("stop.min_tokens",
+                      std::string(absl::StrCat("is ", stop.min_tokens(), ", at most ", room,
+                                               rules.max_length_is_context
+                                                   ? " fit the context"
+                                                   : " are generated: stop.max_tokens")));
+  }
+  rules.min_tokens = static_cast<int>(stop.min_tokens());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> ValidateTimeLimit(const google::protobuf::Duration& limit) {
   constexpr int64_t kMaxSeconds = 365 * 86400;
   const bool is_valid = limit.seconds() >= 0 && limit.seconds() <= kMaxSeconds &&
@@ -221,10 +140,9 @@ absl::StatusOr<StopRules> ValidateStop(const v1::StopOptions& stop, const Served
                                        const RequestLimits& limits,
                                        const GenerationRequest& request) {
   StopRules rules;
-  VITRINE_RETURN_IF_ERROR(ValidateLength(stop, model, static_cast<int64_t>(request.prompt.size()),
-                                         request.num_choices, rules));
-  if (stop.has_min_tokens() && stop.min_tokens() != 0)
-    return FieldError("stop.min_tokens", kNotYet);
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  VITRINE_RETURN_IF_ERROR(ValidateLength(stop, model, prompt_tokens, request.num_choices, rules));
+  VITRINE_RETURN_IF_ERROR(ValidateMinTokens(stop, prompt_tokens, rules));
   VITRINE_RETURN_IF_ERROR(ValidateStopStrings(stop, limits, rules));
   if (stop.stop_token_ids_size() > limits.max_stop_token_ids) {
     return FieldError("stop.stop_token_ids",
@@ -237,6 +155,15 @@ absl::StatusOr<StopRules> ValidateStop(const v1::StopOptions& stop, const Served
   }
   rules.ignore_eos = stop.ignore_eos();
   rules.eos_ids = model.tokenizer->eos_ids();
+  if (rules.min_tokens > 0) {
+    rules.withheld = rules.stop_token_ids;
+    if (!rules.ignore_eos) {
+      rules.withheld.insert(rules.withheld.end(), rules.eos_ids.begin(), rules.eos_ids.end());
+    }
+    std::ranges::sort(rules.withheld);
+    rules.withheld.erase(std::unique(rules.withheld.begin(), rules.withheld.end()),
+                         rules.withheld.end());
+  }
   return rules;
 }
 
@@ -360,7 +287,7 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
   }
   request.cache_salt = message.cache_salt();
   request.priority = message.priority();
-  VITRINE_ASSIGN_OR_RETURN(request.sampling, ValidateSampling(message.sampling(), model));
+  VITRINE_ASSIGN_OR_RETURN(request.sampling, ValidateSampling(message.sampling(), model, limits));
   VITRINE_RETURN_IF_ERROR(
       ValidateOutput(message.output(), limits, message.stop().stop_strings_size() > 0, request));
   if (message.stop().has_time_limit()) {
@@ -369,6 +296,7 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
   // The tokenizer last: all else is cheap.
   VITRINE_ASSIGN_OR_RETURN(request.prompt, ValidatePrompt(message, model));
   VITRINE_ASSIGN_OR_RETURN(request.stop, ValidateStop(message.stop(), model, limits, request));
+  VITRINE_RETURN_IF_ERROR(CheckSomeTokenIsLeft(request.sampling, request.stop, model));
   return request;
 }
 
@@ -409,8 +337,17 @@ std::vector<std::string> SupportedRequestFields() {
           "sampling.top_k",
           "sampling.top_p",
           "sampling.min_p",
+          "sampling.typical_p",
+          "sampling.repetition_penalty",
+          "sampling.presence_penalty",
+          "sampling.frequency_penalty",
+          "sampling.penalty_window",
+          "sampling.logit_bias",
+          "sampling.allowed_token_ids",
+          "sampling.banned_token_ids",
           "sampling.seed",
           "stop.max_tokens",
+          "stop.min_tokens",
           "stop.stop_strings",
           "stop.include_stop_string",
           "stop.stop_token_ids",

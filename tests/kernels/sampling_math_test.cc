@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "tests/kernels/golden.h"
@@ -38,6 +39,36 @@ std::vector<float> RandomLogits(int vocabulary, uint32_t seed) {
   return logits;
 }
 
+// `order` holds the tokens that are left, the most likely first. Surprise and entropy without
+// logarithms: both lose the same constant.
+void KeepTypical(const std::vector<float>& logits, const SampleRow& row, float top,
+                 std::vector<int>& order) {
+  const auto weight = [&](int id) {
+    return SampleWeight(logits[static_cast<size_t>(id)], top, row.temperature);
+  };
+  const auto depth = [&](int id) {
+    return int64_t{SampleDepth(logits[static_cast<size_t>(id)], top, row.temperature)};
+  };
+  std::erase_if(order, [&](int id) { return weight(id) == 0; });
+  uint64_t total = 0;
+  WideSum depths = 0;
+  for (const int id : order) {
+    total += weight(id);
+    depths += WideSum{weight(id)} * static_cast<uint64_t>(depth(id));
+  }
+  const auto mean = static_cast<int64_t>(depths / total);
+  const auto distance = [&](int id) { return std::abs(depth(id) - mean); };
+  std::vector<int> nearest = order;
+  std::ranges::stable_sort(nearest, {}, distance);
+  uint64_t sum = 0;
+  int64_t reach = 0;
+  for (size_t i = 0; sum < TopPMass(row.typical_p, total); ++i) {
+    sum += weight(nearest[i]);
+    reach = distance(nearest[i]);
+  }
+  std::erase_if(order, [&](int id) { return distance(id) > reach; });
+}
+
 // The same filter from its definition: sort, cut, cut, cut.
 std::vector<uint64_t> SortedWeights(const std::vector<float>& logits, const SampleRow& row) {
   std::vector<int> order(logits.size());
@@ -51,6 +82,7 @@ std::vector<uint64_t> SortedWeights(const std::vector<float>& logits, const Samp
     std::erase_if(order, [&](int id) { return at(id) < least; });
   }
   const auto weight = [&](int id) { return SampleWeight(at(id), top, row.temperature); };
+  if (row.typical_p < 1.0f) KeepTypical(logits, row, top, order);
   if (row.top_p < 1.0f) {
     uint64_t total = 0;
     for (const int id : order) total += weight(id);
@@ -61,8 +93,9 @@ std::vector<uint64_t> SortedWeights(const std::vector<float>& logits, const Samp
     order.resize(kept);
   }
   std::vector<uint64_t> weights(logits.size());
+  const uint64_t least = row.min_p > 0 ? MinPWeight(row.min_p, weight(order[0])) : 1;
   for (const int id : order) {
-    if (weight(id) >= MinPWeight(row.min_p, kTopWeight)) weights[static_cast<size_t>(id)] = weight(id);
+    if (weight(id) >= least) weights[static_cast<size_t>(id)] = weight(id);
   }
   return weights;
 }
@@ -118,7 +151,6 @@ TEST(SamplingMathTest, KeepsTheGoldenSets) {
   int compared = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     const GoldenValue params = cases[i]["params"];
-    if (params.Has("typical")) continue;
     SCOPED_TRACE(cases[i]["name"].Text());
     const auto param = [&](const char* name, double otherwise) {
       return params.Has(name) ? params[name].Number() : otherwise;
@@ -127,6 +159,7 @@ TEST(SamplingMathTest, KeepsTheGoldenSets) {
     const std::vector<uint64_t> weights =
         WeightsOf(logits, {.temperature = static_cast<float>(param("temperature", 1)),
                            .top_k = static_cast<int32_t>(param("top_k", 0)),
+                           .typical_p = static_cast<float>(param("typical", 1)),
                            .top_p = static_cast<float>(param("top_p", 1)),
                            .min_p = static_cast<float>(param("min_p", 0))});
     const GoldenValue expected = cases[i]["hf_order"];
@@ -152,7 +185,88 @@ TEST(SamplingMathTest, KeepsTheGoldenSets) {
     EXPECT_EQ(count, kept.size());
     ++compared;
   }
-  EXPECT_EQ(compared, 18);
+  EXPECT_EQ(compared, 21);
+}
+
+TEST(SamplingMathTest, TypicalMayDropTheMostLikelyTokenAndMinPTakesTheBestOfTheRest) {
+  // 0.4 and six times 0.1: the entropy is 1.75 nats, 0.55 from the surprise of the six and 0.83
+  // from that of the best.
+  std::vector<float> logits(7, std::log(0.1f));
+  logits[3] = std::log(0.4f);
+  const SampleRow row = {.temperature = 1.0f, .typical_p = 0.5f, .min_p = 0.9f};
+  const std::vector<uint64_t> weights = WeightsOf(logits, row);
+  for (size_t id = 0; id < weights.size(); ++id) EXPECT_EQ(weights[id] > 0, id != 3) << id;
+}
+
+TEST(AdjustLogitsTest, GivesTheGoldenPenalties) {
+  const GoldenValue golden = GoldenValue("sampling.json")["penalties"];
+  const std::vector<float> logits = golden["logits"].Floats();
+  std::vector<SeenToken> seen;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    const std::string key = std::to_string(id);
+    if (!golden["counts_of_seen_tokens"].Has(key.c_str())) continue;
+    const double count = golden["counts_of_seen_tokens"][key.c_str()].Number();
+    seen.push_back({static_cast<int32_t>(id), static_cast<int32_t>(count)});
+  }
+  ASSERT_EQ(seen.size(), 4u);
+  const GoldenValue cases = golden["cases"];
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::vector<float> adjusted(logits.size());
+    AdjustLogitsRow(logits,
+                    {.seen = seen,
+                     .repetition_penalty = static_cast<float>(cases[i]["repetition"].Number()),
+                     .presence_penalty = static_cast<float>(cases[i]["presence"].Number()),
+                     .frequency_penalty = static_cast<float>(cases[i]["frequency"].Number())},
+                    adjusted);
+    const std::vector<double> expected = cases[i]["result"].Doubles();
+    for (size_t id = 0; id < expected.size(); ++id) {
+      EXPECT_NEAR(adjusted[id], expected[id], std::abs(expected[id]) * 1e-5 + 1e-6);
+    }
+  }
+  EXPECT_EQ(cases.size(), 5u);
+}
+
+TEST(AdjustLogitsTest, BiasesComeFirstThenBansThenPenalties) {
+  const std::vector<float> logits = {1.0f, -1.0f, 2.0f, 4.0f, 0.5f};
+  const std::vector<TokenBias> biases = {{0, -3.0f}, {2, 1.0f}};
+  const std::vector<int32_t> allowed = {0, 1, 2, 3};
+  const std::vector<int32_t> banned = {1};
+  const std::vector<int32_t> withheld = {3};
+  const std::vector<SeenToken> seen = {{0, 0}, {1, 5}, {2, 2}};
+  std::vector<float> adjusted(logits.size());
+  AdjustLogitsRow(logits,
+                  {.biases = biases,
+                   .allowed = allowed,
+                   .banned = banned,
+                   .withheld = withheld,
+                   .seen = seen,
+                   .repetition_penalty = 2.0f,
+                   .presence_penalty = 0.25f,
+                   .frequency_penalty = 0.5f},
+                  adjusted);
+  // Token 0 became negative before the repetition penalty, so it is multiplied; only the prompt has
+  // it, so nothing is subtracted.
+  EXPECT_EQ(adjusted, (std::vector<float>{-4.0f, -kInfinity, 0.25f, -kInfinity, -kInfinity}));
+}
+
+TEST(AdjustLogitsTest, FiniteLogitsStayFiniteAndBrokenOnesBroken) {  // Cases 37, 43, 49.
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const std::vector<float> logits = {3e38f, -3e38f, 1.0f, -kInfinity, std::nanf(""), kInfinity};
+  const std::vector<TokenBias> biases = {{0, 3e38f}, {1, -3e38f}, {3, 1e9f}, {4, 1.0f}};
+  const std::vector<int32_t> banned = {4, 5};
+  const std::vector<SeenToken> seen = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};
+  std::vector<float> adjusted(logits.size());
+  AdjustLogitsRow(
+      logits, {.biases = biases, .banned = banned, .seen = seen, .repetition_penalty = 1e-38f},
+      adjusted);
+  EXPECT_EQ(adjusted[0], kLargest);
+  EXPECT_LT(adjusted[1], 0.0f);
+  EXPECT_GE(adjusted[1], -kLargest);
+  EXPECT_NEAR(adjusted[2], 1e38f, 1e38f * 0x1p-20f);
+  EXPECT_EQ(adjusted[3], -kInfinity);
+  EXPECT_TRUE(std::isnan(adjusted[4]));
+  EXPECT_EQ(adjusted[5], kInfinity);
+  EXPECT_EQ(SampleToken(adjusted, {}), kNoToken);
 }
 
 TEST(SamplingMathTest, TiesAtTheBorderOfTopPKeepTheLowestIds) {
@@ -176,6 +290,7 @@ TEST(SamplingMathTest, SelectionEqualsSorting) {
     const auto unit = [&] { return static_cast<float>(random() >> 8) * 0x1p-24f; };
     const SampleRow row = {.temperature = 0.1f + 2 * unit(),
                            .top_k = static_cast<int32_t>(random() % 500),
+                           .typical_p = std::max(0x1p-20f, round % 7 < 3 ? unit() : 1.0f),
                            .top_p = std::max(0x1p-20f, round % 2 == 0 ? unit() : 1.0f),
                            .min_p = round % 4 < 2 ? 0.3f * unit() : 0.0f};
     EXPECT_EQ(WeightsOf(logits, row), SortedWeights(logits, row)) << "round " << round;
@@ -206,65 +321,6 @@ TEST(SamplingMathTest, TinyTemperatureIsGreedy) {
     for (int64_t position = 0; position < 20; ++position) {
       EXPECT_EQ(SampleToken(logits, {.temperature = temperature, .position = position}), best);
     }
-  }
-}
-
-// Pearson's statistic of draws against the exact distribution, with rare tokens pooled.
-double ChiSquare(const std::vector<int>& counts, const std::vector<double>& probabilities,
-                 int draws, int& degrees) {
-  double statistic = 0;
-  double rare_expected = 0;
-  double rare_count = 0;
-  degrees = -1;
-  for (size_t id = 0; id < counts.size(); ++id) {
-    const double expected = probabilities[id] * draws;
-    if (expected < 5) {
-      rare_expected += expected;
-      rare_count += counts[id];
-      continue;
-    }
-    statistic += (counts[id] - expected) * (counts[id] - expected) / expected;
-    ++degrees;
-  }
-  if (rare_expected >= 5) {
-    statistic += (rare_count - rare_expected) * (rare_count - rare_expected) / rare_expected;
-    ++degrees;
-  }
-  return statistic;
-}
-
-TEST(SamplingMathTest, DrawsFollowTheDistribution) {
-  const std::vector<float> logits = RandomLogits(60, 5);
-  constexpr int kDraws = 40000;
-  for (const SampleRow& params :
-       {SampleRow{.temperature = 1.0f}, SampleRow{.temperature = 2.5f, .top_k = 20},
-        SampleRow{.temperature = 1.5f, .top_p = 0.8f},
-        SampleRow{.temperature = 1.2f, .top_k = 30, .top_p = 0.95f, .min_p = 0.02f}}) {
-    // Expected probabilities come from f64 exponentials over the kept set.
-    const std::vector<uint64_t> weights = SortedWeights(logits, params);
-    std::vector<double> probabilities(logits.size());
-    double total = 0;
-    for (size_t id = 0; id < logits.size(); ++id) {
-      if (weights[id] > 0) probabilities[id] = std::exp(double{logits[id]} / params.temperature);
-      total += probabilities[id];
-    }
-    for (double& probability : probabilities) probability /= total;
-    std::vector<int> counts(logits.size());
-    for (int i = 0; i < kDraws; ++i) {
-      // Seeds, positions and choices must all be good sources of fresh draws.
-      SampleRow row = params;
-      row.seed = 1234 + static_cast<uint64_t>(i % 7);
-      row.position = i / 7;
-      row.choice = static_cast<uint32_t>(i % 3);
-      const int32_t id = SampleToken(logits, row);
-      ASSERT_GT(weights[static_cast<size_t>(id)], 0u);
-      ++counts[static_cast<size_t>(id)];
-    }
-    int degrees = 0;
-    const double statistic = ChiSquare(counts, probabilities, kDraws, degrees);
-    // Five standard deviations of the chi-square distribution.
-    EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees));
-    EXPECT_GT(degrees, 2);
   }
 }
 

@@ -68,6 +68,24 @@ GenerationRequest WithStops(std::vector<std::string> stops, bool include = false
   return request;
 }
 
+TEST(AnswerAssembler, NoStopStringBeginsInTheFirstMinTokens) {
+  GenerationRequest request = WithStops({"ab", "b"});
+  const std::vector<TokenId> ids = BytesOf("xabyab");
+  struct Case {
+    int min_tokens;
+    const char* text;
+  };
+  // "ab" would begin in the second token and end in the third, which alone is "b".
+  for (const Case& c : std::vector<Case>{
+           {0, "x"}, {1, "x"}, {2, "xa"}, {3, "xaby"}, {4, "xaby"}, {5, "xabya"}, {6, "xabyab"}}) {
+    request.stop.min_tokens = c.min_tokens;
+    const Answer answer = Assemble(request, ids);
+    EXPECT_EQ(answer.text(), c.text) << c.min_tokens;
+    EXPECT_GE(answer.end.completion_tokens, c.min_tokens);
+    EXPECT_EQ(answer.end.stop_string >= 0, c.min_tokens < 6) << c.min_tokens;
+  }
+}
+
 TEST(AnswerAssembler, PositionsCountAndHash) {
   const Answer answer = Assemble(WithStops({}), {7, 8});
   EXPECT_EQ(answer.sink.positions, (std::vector<int64_t>{3, 4}));

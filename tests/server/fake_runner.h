@@ -2,6 +2,7 @@
 // tables from a KV storage, so that any mix-up of sequences, blocks or positions changes tokens.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -82,6 +83,31 @@ inline TokenId DrawFromHistory(uint64_t history, const SampleRow& row, int vocab
   return static_cast<TokenId>(history % static_cast<uint64_t>(vocabulary));
 }
 
+// The same under an adjustment: biases and penalties change the draw, bans pass it on to the next
+// token that may be drawn. A function of the adjustment's sets alone, not of their order.
+inline TokenId DrawAdjusted(uint64_t history, const SampleRow& row, const LogitAdjustment& change,
+                            int vocabulary) {
+  const auto mix = [](double a, double b) {
+    return ExtendHistory(static_cast<uint64_t>(a * 1000), static_cast<TokenId>(b * 1000));
+  };
+  for (const TokenBias& entry : change.biases) history += mix(entry.token_id, entry.bias);
+  for (const SeenToken& token : change.seen) {
+    history += mix(token.token_id, change.repetition_penalty) +
+               static_cast<uint64_t>(token.generated) *
+                   mix(change.presence_penalty + 2, change.frequency_penalty);
+  }
+  const auto holds = [](std::span<const TokenId> ids, TokenId id) {
+    return std::ranges::find(ids, id) != ids.end();
+  };
+  TokenId token = DrawFromHistory(history, row, vocabulary);
+  for (int tries = 0; tries < vocabulary; ++tries) {
+    const bool is_allowed = change.allowed.empty() || holds(change.allowed, token);
+    if (is_allowed && !holds(change.banned, token) && !holds(change.withheld, token)) return token;
+    token = (token + 1) % vocabulary;
+  }
+  return kNoToken;
+}
+
 // The answer that a request must get whatever runs beside it.
 inline std::vector<TokenId> ExpectedTokens(std::vector<TokenId> tokens, int count, SampleRow row,
                                            int vocabulary) {
@@ -117,9 +143,7 @@ class FakeRunner final : public Runner {
         if (sample >= next.size() || batch.sampled_rows[sample] != row) continue;
         const SampleRow& draw = batch.sampling[sample];
         VITRINE_CHECK_EQ(draw.position, int64_t{position} + 1);
-        next[sample] = is_broken && is_broken(draw)
-                           ? kNoToken
-                           : DrawFromHistory(history, draw, limits_.vocabulary);
+        next[sample] = is_broken && is_broken(draw) ? kNoToken : Draw(batch, sample, history);
         ++sample;
       }
     }
@@ -134,6 +158,15 @@ class FakeRunner final : public Runner {
   std::atomic<int64_t> steps = 0;
 
  private:
+  TokenId Draw(const Batch& batch, size_t sample, uint64_t history) const {
+    const SampleRow& draw = batch.sampling[sample];
+    if (draw.adjusted_row < 0) return DrawFromHistory(history, draw, limits_.vocabulary);
+    const LogitAdjustment& change =
+        batch.adjustments.at(static_cast<size_t>(draw.adjusted_row));
+    VITRINE_CHECK_EQ(static_cast<size_t>(change.row), sample);
+    return DrawAdjusted(history, draw, change, limits_.vocabulary);
+  }
+
   void CheckShape(const Batch& batch, std::span<TokenId> next) const {
     VITRINE_CHECK_LE(1, batch.rows());
     VITRINE_CHECK_LE(batch.rows(), limits_.max_step_rows);

@@ -101,7 +101,27 @@ class HostileRequestsTest : public GrpcServerTest {
       stop.set_max_tokens(static_cast<uint32_t>(Number(value)));
     } else {
       stop.set_min_tokens(static_cast<uint32_t>(Number(value)));
-      if (stop.min_tokens() > 0) mapped.later.insert("min_tokens");
+    }
+  }
+
+  // A list of [id, bias]; {"each": "V", "value": X} has one for every token.
+  void MapLogitBias(const Json& value, Mapped& mapped) const {
+    std::vector<Json> entries;
+    if (value.is_object() && value.contains("each")) {
+      for (int id = 0; id < tokenizer_.vocabulary(); ++id) {
+        entries.push_back(Json::array({id, value["value"]}));
+      }
+    } else {
+      entries = List(value);
+    }
+    for (const Json& entry : entries) {
+      if (!IsUnsigned(Number(entry[0]), 32)) {
+        mapped.skip = "not a uint32: " + entry[0].dump();
+        return;
+      }
+      v1::LogitBias& bias = *mapped.message.mutable_sampling()->add_logit_bias();
+      bias.set_token_id(static_cast<uint32_t>(Number(entry[0])));
+      bias.set_bias(static_cast<float>(Number(entry[1])));
     }
   }
 
@@ -109,16 +129,11 @@ class HostileRequestsTest : public GrpcServerTest {
     auto& sampling = *mapped.message.mutable_sampling();
     if (key == "seed") return sampling.set_seed(value.get<uint64_t>());
     if (key == "top_k") return sampling.set_top_k(value.get<int32_t>());
-    if (key == "logit_bias") {
-      mapped.later.insert(key);
-      sampling.add_logit_bias()->set_bias(1);
-      return;
-    }
+    if (key == "logit_bias") return MapLogitBias(value, mapped);
     const auto number = static_cast<float>(Number(value));
     if (key == "temperature") return sampling.set_temperature(number);
     if (key == "top_p") return sampling.set_top_p(number);
     if (key == "min_p") return sampling.set_min_p(number);
-    mapped.later.insert(key);
     if (key == "repetition_penalty") return sampling.set_repetition_penalty(number);
     if (key == "presence_penalty") return sampling.set_presence_penalty(number);
     mapped.skip = "no such field: " + key;

@@ -94,6 +94,7 @@ class Bench {
     }
   }
 
+  const std::vector<TokenId>& answer(const std::string& name) { return answers_[name]; }
   BlockPool& pool() { return pool_; }
   Scheduler& scheduler() { return scheduler_; }
   FakeRunner& runner() { return runner_; }
@@ -425,6 +426,54 @@ TEST(Scheduler, AnswersDoNotDependOnTheChunkSize) {
       for (const auto& [name, ask] : asks) bench.ExpectAnswer(name, ask);
     }
   }
+}
+
+// What a sequence asks of the logits, whatever happens to it: its history, and what min_tokens
+// withholds.
+TEST(Scheduler, AdjustmentsFollowTheAnswer) {
+  Bench bench({.max_running_sequences = 3,
+               .max_step_tokens = 16,
+               .prefill_chunk_tokens = 8,
+               .optimistic_admission = true},
+              /*num_blocks=*/5);
+  GenerationRequest request;
+  for (int i = 0; i < 20; ++i) request.prompt.push_back(i % 3);
+  request.sampling.repetition_penalty = 1.5f;
+  request.sampling.penalty_window = 12;
+  request.stop.max_length = 45;
+  request.stop.min_tokens = 10;
+  request.stop.withheld = {7, 8};
+  std::vector<TokenId> answer;
+  bench.runner().before_step = [&](const Batch& batch) {
+    for (size_t s = 0; s < batch.sampling.size(); ++s) {
+      const SampleRow& row = batch.sampling[s];
+      if (row.adjusted_row < 0) continue;  // A neighbour.
+      const LogitAdjustment& change = batch.adjustments.at(static_cast<size_t>(row.adjusted_row));
+      EXPECT_EQ(static_cast<size_t>(change.row), s);
+      std::vector<TokenId> tokens = request.prompt;
+      tokens.insert(tokens.end(), answer.begin(), answer.end());
+      ASSERT_EQ(row.position, static_cast<int64_t>(tokens.size()));
+      std::map<TokenId, int> expected;
+      for (size_t i = tokens.size() - 12; i < tokens.size(); ++i) {
+        expected[tokens[i]] += i >= request.prompt.size() ? 1 : 0;
+      }
+      std::map<TokenId, int> seen;
+      for (const SeenToken& token : change.seen) seen[token.token_id] = token.generated;
+      EXPECT_EQ(seen, expected) << tokens.size();
+      EXPECT_EQ(change.withheld.size(), answer.size() < 10 ? 2u : 0u);
+      EXPECT_EQ(change.repetition_penalty, 1.5f);
+    }
+  };
+  auto active = std::make_shared<ActiveRequest>("penalised", request, nullptr);
+  bench.scheduler().Admit(Sequence::ForRequest(active, bench.pool().RootChain(""), 1000));
+  bench.Add("a", {.prompt = 10, .max_tokens = 30});
+  bench.Add("b", {.prompt = 10, .max_tokens = 30});
+  for (int step = 0; step < 1000 && !bench.Step().empty(); ++step) {
+    answer = bench.answer("penalised");
+  }
+  EXPECT_EQ(answer.size(), 25u);
+  EXPECT_GT(bench.scheduler().preemptions(), 0);
+  bench.ExpectAnswer("a", {.prompt = 10, .max_tokens = 30});
 }
 
 }  // namespace

@@ -56,28 +56,91 @@ std::vector<BrokenRule> SamplingCases() {
       {"sampling.top_p", [](Message& m) { m.mutable_sampling()->set_top_p(0); }, "(0, 1]"},
       {"sampling.top_p", [](Message& m) { m.mutable_sampling()->set_top_p(1.0000001f); }},
       {"sampling.min_p", [](Message& m) { m.mutable_sampling()->set_min_p(1); }, "[0, 1)"},
-      {"sampling.typical_p", [](Message& m) { m.mutable_sampling()->set_typical_p(0.5f); },
-       "not supported yet"},
+      {"sampling.typical_p", [](Message& m) { m.mutable_sampling()->set_typical_p(0); }, "(0, 1]"},
+      {"sampling.typical_p", [nan](Message& m) { m.mutable_sampling()->set_typical_p(nan); }},
+      {"sampling.repetition_penalty",  // Case 37: 0 is not "unset".
+       [](Message& m) { m.mutable_sampling()->set_repetition_penalty(0); }, "(0, inf)"},
       {"sampling.repetition_penalty",
-       [](Message& m) { m.mutable_sampling()->set_repetition_penalty(0); }},
+       [](Message& m) { m.mutable_sampling()->set_repetition_penalty(-1); }},
       {"sampling.repetition_penalty",
-       [](Message& m) { m.mutable_sampling()->set_repetition_penalty(1.1f); }, "not supported yet"},
+       [nan](Message& m) { m.mutable_sampling()->set_repetition_penalty(nan); }},
       {"sampling.presence_penalty",
-       [](Message& m) { m.mutable_sampling()->set_presence_penalty(3); }},
+       [](Message& m) { m.mutable_sampling()->set_presence_penalty(3); }, "[-2, 2]"},
       {"sampling.frequency_penalty",
-       [](Message& m) { m.mutable_sampling()->set_frequency_penalty(1); }, "not supported yet"},
-      {"sampling.penalty_window", [](Message& m) { m.mutable_sampling()->set_penalty_window(5); }},
-      {"sampling.logit_bias", [](Message& m) { m.mutable_sampling()->add_logit_bias(); }},
+       [](Message& m) { m.mutable_sampling()->set_frequency_penalty(-2.1f); }, "[-2, 2]"},
+      {"sampling.penalty_window", [](Message& m) { m.mutable_sampling()->set_penalty_window(0); },
+       "-1 or at least 1"},
+      {"sampling.penalty_window",
+       [](Message& m) { m.mutable_sampling()->set_penalty_window(-2); }},
+  };
+}
+
+// Case 43.
+std::vector<BrokenRule> TokenListCases() {
+  static constexpr int kVocabulary = 270;
+  const auto bias = [](uint32_t id, float value) {
+    return [id, value](Message& m) {
+      v1::LogitBias& entry = *m.mutable_sampling()->add_logit_bias();
+      entry.set_token_id(id);
+      entry.set_bias(value);
+    };
+  };
+  const auto ban_below = [](uint32_t end) {
+    return [end](Message& m) {
+      for (uint32_t id = 0; id < end; ++id) m.mutable_sampling()->add_banned_token_ids(id);
+    };
+  };
+  return {
+      {"sampling.logit_bias", bias(kVocabulary, 1), "not below the vocabulary of 270"},
+      {"sampling.logit_bias", bias(1u << 31, 1), "2147483648"},
+      {"sampling.logit_bias", bias(5, std::nanf("")), "finite"},
+      {"sampling.logit_bias", bias(5, -HUGE_VALF), "token 5 must be finite, is -inf"},
+      {"sampling.logit_bias",
+       [](Message& m) {
+         for (int i = 0; i < 1025; ++i) m.mutable_sampling()->add_logit_bias();
+       },
+       "at most 1024 entries, are 1025"},
+      {"sampling.logit_bias",
+       [bias](Message& m) {
+         for (const uint32_t id : {7u, 3u, 7u}) bias(id, 1)(m);
+       },
+       "token 7 comes twice"},
       {"sampling.allowed_token_ids",
-       [](Message& m) { m.mutable_sampling()->add_allowed_token_ids(1); }},
+       [](Message& m) { m.mutable_sampling()->add_allowed_token_ids(kVocabulary); }},
       {"sampling.banned_token_ids",
-       [](Message& m) { m.mutable_sampling()->add_banned_token_ids(1); }},
+       [](Message& m) { m.mutable_sampling()->add_banned_token_ids(kVocabulary); }},
+      {"sampling.banned_token_ids", ban_below(kVocabulary), "no token is left"},
+      {"sampling.banned_token_ids",
+       [](Message& m) {
+         for (int i = 0; i <= kVocabulary; ++i) m.mutable_sampling()->add_banned_token_ids(1);
+       },
+       "at most 270 ids, are 271"},
+      {"sampling.allowed_token_ids",
+       [](Message& m) {
+         for (const uint32_t id : {4u, 9u, 4u}) m.mutable_sampling()->add_allowed_token_ids(id);
+         for (const uint32_t id : {9u, 5u, 4u}) m.mutable_sampling()->add_banned_token_ids(id);
+       },
+       "no token is left"},
+      {"stop.min_tokens",  // Only what would end the answer is allowed.
+       [](Message& m) {
+         m.mutable_sampling()->add_allowed_token_ids(268);  // The end token.
+         m.mutable_stop()->set_min_tokens(1);
+       },
+       "no token is left that does not end"},
   };
 }
 
 std::vector<BrokenRule> OtherCases() {
   return {
-      {"stop.min_tokens", [](Message& m) { m.mutable_stop()->set_min_tokens(1); }},
+      {"stop.min_tokens",
+       [](Message& m) {
+         m.mutable_stop()->set_max_tokens(3);
+         m.mutable_stop()->set_min_tokens(4);
+       },
+       "is 4, at most 3 are generated"},
+      {"stop.min_tokens", [](Message& m) { m.mutable_stop()->set_min_tokens(59); },
+       "is 59, at most 58 fit the context"},
+      {"stop.min_tokens", [](Message& m) { m.mutable_stop()->set_min_tokens(0x7fffffff); }},
       {"stop.stop_strings", [](Message& m) { m.mutable_stop()->add_stop_strings(""); }, "1 to 256"},
       {"stop.stop_strings",
        [](Message& m) { m.mutable_stop()->add_stop_strings(std::string(257, 'x')); }, "257"},
@@ -126,27 +189,84 @@ std::vector<BrokenRule> OtherCases() {
 }
 
 TEST_F(ValidateTest, EachBrokenRuleNamesItsField) {
-  for (const auto& cases : {SamplingCases(), OtherCases()}) {
+  for (const auto& cases : {SamplingCases(), TokenListCases(), OtherCases()}) {
     for (const BrokenRule& c : cases) {
       const absl::Status status = Validate(c.change).status();
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.field;
-      EXPECT_EQ(FieldOf(status), c.field) << status;
+      const std::optional<FieldViolation> violation = ViolationOf(status);
+      ASSERT_TRUE(violation.has_value()) << status;
+      EXPECT_EQ(violation->field, c.field);
+      EXPECT_EQ(violation->field + ": " + violation->rule, status.message());
       EXPECT_NE(std::string(status.message()).find(c.words), std::string::npos) << status;
     }
   }
 }
 
-TEST_F(ValidateTest, NeutralValuesOfLaterFeaturesAreHonoured) {
-  EXPECT_TRUE(Validate([](Message& m) {
-                auto& s = *m.mutable_sampling();
-                s.set_typical_p(1);
-                s.set_repetition_penalty(1);
-                s.set_presence_penalty(-0.0f);
-                s.set_frequency_penalty(0);
-                s.set_penalty_window(-1);
-                m.mutable_stop()->set_min_tokens(0);
-                m.mutable_output()->set_n(1);
-              }).ok());
+TEST_F(ValidateTest, SamplingFieldsBecomeNative) {
+  ASSERT_EQ(tokenizer_.vocabulary(), 270);
+  const auto request = Validate([](Message& m) {
+    auto& s = *m.mutable_sampling();
+    s.set_typical_p(0.9f);
+    s.set_repetition_penalty(1.2f);
+    s.set_presence_penalty(-0.5f);
+    s.set_frequency_penalty(2);
+    s.set_penalty_window(7);
+    for (const uint32_t id : {9u, 4u}) {
+      v1::LogitBias& entry = *s.add_logit_bias();
+      entry.set_token_id(id);
+      entry.set_bias(0.5f * static_cast<float>(id));
+    }
+    for (const uint32_t id : {8u, 3u, 8u}) s.add_allowed_token_ids(id);
+    for (const uint32_t id : {6u, 3u, 3u}) s.add_banned_token_ids(id);
+    m.mutable_stop()->set_min_tokens(5);
+    for (const uint32_t id : {20u, 10u}) m.mutable_stop()->add_stop_token_ids(id);
+  });
+  ASSERT_TRUE(request.ok()) << request.status();
+  const SamplingParams& sampling = request->sampling;
+  EXPECT_EQ(sampling.typical_p, 0.9f);
+  EXPECT_EQ(sampling.repetition_penalty, 1.2f);
+  EXPECT_EQ(sampling.presence_penalty, -0.5f);
+  EXPECT_EQ(sampling.frequency_penalty, 2.0f);
+  EXPECT_EQ(sampling.penalty_window, 7);
+  ASSERT_EQ(sampling.logit_bias.size(), 2u);
+  EXPECT_EQ(sampling.logit_bias[0].token_id, 4);
+  EXPECT_EQ(sampling.logit_bias[0].bias, 2.0f);
+  EXPECT_EQ(sampling.logit_bias[1].bias, 4.5f);
+  EXPECT_EQ(sampling.allowed, (std::vector<TokenId>{3, 8}));
+  EXPECT_EQ(sampling.banned, (std::vector<TokenId>{3, 6}));
+  EXPECT_EQ(request->stop.min_tokens, 5);
+  EXPECT_EQ(request->stop.withheld, (std::vector<TokenId>{10, 20, 268}));
+}
+
+TEST_F(ValidateTest, OddValuesThatAreRight) {
+  // Cases 36, 37, 38, 40, 43.
+  const std::vector<std::function<void(v1::SamplingOptions&)>> changes = {
+      [](auto& s) { s.set_temperature(1e-38f); },
+      [](auto& s) { s.set_repetition_penalty(1e-30f); },
+      [](auto& s) { s.set_repetition_penalty(1e30f); },
+      [](auto& s) { s.set_presence_penalty(-0.0f); },
+      [](auto& s) { s.set_top_k(9'999'999); },
+      [](auto& s) { s.set_top_p(1e-9f); },
+      [](auto& s) { s.set_typical_p(1); },
+      [](auto& s) { s.add_logit_bias()->set_bias(1e9f); },
+      [](auto& s) {
+        for (uint32_t id = 0; id < 270; ++id) s.add_logit_bias()->set_token_id(id);
+      },
+      [](auto& s) {
+        for (uint32_t id = 1; id < 270; ++id) s.add_banned_token_ids(id);
+      },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    EXPECT_TRUE(Validate([&](Message& m) { changes[i](*m.mutable_sampling()); }).ok()) << i;
+  }
+  EXPECT_EQ(Validate([](Message& m) { m.mutable_sampling()->set_top_k(9'999'999); })->sampling.top_k,
+            270);
+}
+
+TEST_F(ValidateTest, AnUnsetSeedIsFresh) {  // Case 51.
+  const auto seed = [&] { return Validate([](Message&) {})->sampling.seed; };
+  EXPECT_NE(seed(), seed());
+  EXPECT_EQ(Validate([](Message& m) { m.mutable_sampling()->set_seed(0); })->sampling.seed, 0u);
 }
 
 TEST_F(ValidateTest, UnknownFieldsAreRefusedAtAnyDepth) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -115,12 +116,48 @@ class SimulatedClient final : public TokenSink {
         .position = static_cast<int64_t>(request_.prompt.size() + answer.ids.size())};
     const auto id = static_cast<TokenId>(token.id());
     if (token.position() != row.position) Fail("a token lost or doubled");
-    if (id != DrawFromHistory(answer.history, row, tokenizer_.vocabulary())) Fail("a wrong token");
+    if (id != ExpectedToken(answer, row)) Fail("a wrong token");
     if (token.bytes() != tokenizer_.TokenBytes(id)) Fail("wrong bytes");
     if (FindInvalidUtf8(token.text()) != std::string_view::npos) Fail("text is not UTF-8");
     answer.history = ExtendHistory(answer.history, id);
     answer.ids.push_back(id);
     answer.text += token.text();
+  }
+
+  // Counts what the penalties see anew for every token.
+  TokenId ExpectedToken(const Answer& answer, const SampleRow& row) const {
+    const SamplingParams& sampling = request_.sampling;
+    std::vector<TokenId> tokens = request_.prompt;
+    tokens.insert(tokens.end(), answer.ids.begin(), answer.ids.end());
+    const size_t window = sampling.penalty_window < 0
+                              ? tokens.size()
+                              : std::min(tokens.size(), static_cast<size_t>(sampling.penalty_window));
+    std::map<TokenId, int> counts;
+    for (size_t i = tokens.size() - window; i < tokens.size(); ++i) {
+      const bool is_generated = i >= request_.prompt.size();
+      if (is_generated || sampling.repetition_penalty != 1.0f) counts[tokens[i]] += is_generated;
+    }
+    std::vector<SeenToken> seen;
+    if (sampling.has_penalties()) {
+      for (const auto& [token, count] : counts) seen.push_back({token, count});
+    }
+    LogitAdjustment change = {.biases = sampling.logit_bias,
+                              .allowed = sampling.allowed,
+                              .banned = sampling.banned,
+                              .seen = seen,
+                              .repetition_penalty = sampling.repetition_penalty,
+                              .presence_penalty = sampling.presence_penalty,
+                              .frequency_penalty = sampling.frequency_penalty};
+    if (static_cast<int>(answer.ids.size()) < request_.stop.min_tokens) {
+      change.withheld = request_.stop.withheld;
+    }
+    return DrawAdjusted(answer.history, row, change, tokenizer_.vocabulary());
+  }
+
+  // Offset of the first byte at which a stop string may begin.
+  size_t SearchBegin(const Answer& answer) const {
+    const auto count = std::min(answer.ids.size(), static_cast<size_t>(request_.stop.min_tokens));
+    return tokenizer_.Decode(std::span(answer.ids).first(count)).size();
   }
 
   void CheckDone(const v1::Done& done) {
@@ -139,15 +176,21 @@ class SimulatedClient final : public TokenSink {
 
   void CheckText(const Answer& answer) {
     if (!answer.finished) return Fail("a choice without an end");
+    const v1::FinishReason reason = answer.finished->reason();
+    const bool may_be_short =
+        reason == v1::FINISH_REASON_TIME_LIMIT || reason == v1::FINISH_REASON_SHUTDOWN;
+    if (!may_be_short && static_cast<int>(answer.ids.size()) < request_.stop.min_tokens) {
+      Fail("fewer than min_tokens");
+    }
     std::string bytes = tokenizer_.Decode(answer.ids);
     if (answer.finished->reason() == v1::FINISH_REASON_STOP_STRING) {
       const std::string& stop = answer.finished->matched_stop_string();
-      const size_t at = bytes.find(stop);
+      const size_t at = bytes.find(stop, SearchBegin(answer));
       if (at == std::string::npos) return Fail("the stop string is not there");
       bytes.resize(at + (request_.stop.include_stop_string ? stop.size() : 0));
     } else {
       for (const std::string& stop : request_.stop.stop_strings) {
-        if (bytes.find(stop) != std::string::npos) Fail("a stop string was missed");
+        if (bytes.find(stop, SearchBegin(answer)) != std::string::npos) Fail("a stop string was missed");
       }
     }
     Utf8Stream decoder;

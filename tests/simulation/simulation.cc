@@ -41,6 +41,7 @@ class World {
     if (report_.violation.empty()) report_.violation = what;
   }
 
+  void AddSamplingOptions(v1::GenerateRequest& message);
   v1::GenerateRequest MakeMessage();
   void Arrive();
   void CountRefusal(const absl::Status& status);
@@ -129,6 +130,29 @@ World::World(uint64_t seed) : random_(seed) {
   engine_ = std::make_unique<Engine>(options_, *runner_, *queue_, *delivery_, clock_);
 }
 
+void World::AddSamplingOptions(v1::GenerateRequest& message) {
+  auto& sampling = *message.mutable_sampling();
+  const auto token = [this] { return static_cast<uint32_t>(Below(270)); };
+  if (Chance(20)) {
+    sampling.set_repetition_penalty(Chance(50) ? 1.0f : 1.25f);
+    sampling.set_presence_penalty(0.5f * static_cast<float>(Below(4)));
+    sampling.set_frequency_penalty(0.25f * static_cast<float>(Below(4)));
+    if (Chance(50)) sampling.set_penalty_window(static_cast<int32_t>(1 + Below(40)));
+  }
+  if (Chance(10)) {
+    v1::LogitBias& bias = *sampling.add_logit_bias();
+    bias.set_token_id(token());
+    bias.set_bias(1.5f);
+  }
+  if (Chance(10)) {
+    for (int i = 0; i < 40; ++i) sampling.add_allowed_token_ids(token());
+  }
+  if (Chance(10)) {
+    for (int i = 0; i < 5; ++i) sampling.add_banned_token_ids(token());
+  }
+  if (Chance(20)) message.mutable_stop()->set_min_tokens(static_cast<uint32_t>(Below(8)));
+}
+
 v1::GenerateRequest World::MakeMessage() {
   v1::GenerateRequest message;
   // Few different prompts, so that prefixes are shared and hashes meet.
@@ -154,6 +178,7 @@ v1::GenerateRequest World::MakeMessage() {
     stop.set_include_stop_string(Chance(30));
   }
   if (Chance(20)) stop.add_stop_token_ids(static_cast<uint32_t>(Below(8)));
+  AddSamplingOptions(message);
   if (Chance(10)) stop.mutable_time_limit()->set_nanos(static_cast<int32_t>(1 + Below(30'000'000)));
   message.set_priority(static_cast<int32_t>(Below(3)) - 1);
   if (Chance(20)) message.set_cache_salt("tenant");
