@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/logprobs_table.h"
 #include "client/output.h"
 #include "vitrine/v1/generation.pb.h"
 
@@ -19,9 +20,10 @@ namespace vitrine::client {
 
 absl::Status AnswerPrinter::Print(const v1::GenerateEvent& event) {
   if (event.has_accepted()) {
-    seed_ = event.accepted().seed();
+    NoteAccepted(event.accepted());
   } else if (event.has_tokens()) {
     for (const v1::Token& token : event.tokens().tokens()) {
+      NoteLogprobs(token);
       if (absl::Status status = Append(token.choice(), TokenText(token)); !status.ok()) {
         return status;
       }
@@ -37,10 +39,11 @@ absl::Status AnswerPrinter::Print(const v1::GenerateEvent& event) {
 }
 
 absl::Status AnswerPrinter::Print(const v1::GenerateResponse& response) {
-  seed_ = response.accepted().seed();
+  NoteAccepted(response.accepted());
   for (const v1::Choice& choice : response.choices()) {
     std::string text = choice.text();
     for (const v1::Token& token : choice.tokens()) {
+      NoteLogprobs(token);
       if (token_ids_only_) text += TokenText(token);
     }
     absl::Status status = Append(choice.index(), text);
@@ -56,6 +59,14 @@ absl::Status AnswerPrinter::Print(const v1::GenerateResponse& response) {
 void AnswerPrinter::EndLine(bool always) {
   if (at_line_start_) return;
   if (always || isatty(STDOUT_FILENO) != 0) static_cast<void>(WriteOut("\n"));
+}
+
+void AnswerPrinter::PrintLogprobs() const {
+  std::fputs(prompt_logprobs_.c_str(), stderr);
+  for (const auto& [choice, lines] : logprobs_) {
+    if (logprobs_.size() > 1) std::fprintf(stderr, "[choice %u]\n", choice);
+    std::fputs(lines.c_str(), stderr);
+  }
 }
 
 void AnswerPrinter::PrintUsage() const {
@@ -79,6 +90,17 @@ void AnswerPrinter::PrintUsage() const {
         static_cast<double>(later_tokens) * 1e6 / static_cast<double>(timings_.decode_us()));
   }
   std::fprintf(stderr, "%s, seed %llu]\n", line.c_str(), static_cast<unsigned long long>(seed_));
+}
+
+void AnswerPrinter::NoteAccepted(const v1::Accepted& accepted) {
+  seed_ = accepted.seed();
+  for (int i = 0; i < accepted.prompt_logprobs_size(); ++i) {
+    prompt_logprobs_ += FormatLogprobs(accepted.prompt_logprobs(i), i);
+  }
+}
+
+void AnswerPrinter::NoteLogprobs(const v1::Token& token) {
+  if (token.has_logprob()) logprobs_[token.choice()] += FormatLogprobs(token);
 }
 
 std::string AnswerPrinter::TokenText(const v1::Token& token) {

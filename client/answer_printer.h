@@ -27,10 +27,16 @@ class AnswerPrinter {
   // Ends the line, where it is not empty and stdout is a terminal (or always).
   void EndLine(bool always);
 
+  // One line on stderr per token with log-probabilities, those of the prompt first; nothing where
+  // none were asked for.
+  void PrintLogprobs() const;
+
   // One line on stderr about counts, times and reasons; nothing when there was no Done.
   void PrintUsage() const;
 
  private:
+  void NoteAccepted(const v1::Accepted& accepted);
+  void NoteLogprobs(const v1::Token& token);
   std::string TokenText(const v1::Token& token);
   absl::Status Append(uint32_t choice, std::string_view text);
   absl::Status Finish(const v1::ChoiceFinished& finished);
@@ -44,6 +50,8 @@ class AnswerPrinter {
   bool at_line_start_ = true;
   std::vector<v1::FinishReason> reasons_;
   uint64_t seed_ = 0;
+  std::string prompt_logprobs_;               // Lines, ready to print.
+  std::map<uint32_t, std::string> logprobs_;  // By choice.
   bool done_ = false;
   v1::Usage usage_;
   v1::Timings timings_;

@@ -43,6 +43,7 @@ absl::Status StreamAnswer(GenerateClient* client, const v1::GenerateRequest& req
   if (!own.ok()) status = own;
   if (!options.json) {
     printer.EndLine(options.always_end_line);
+    printer.PrintLogprobs();
     printer.PrintUsage();
   }
   return status;

@@ -60,6 +60,7 @@ int Ask(GenerateClient* client, const v1::GenerateRequest& request, bool json,
   AnswerPrinter printer(request.output().return_token_ids_only());
   if (absl::Status status = printer.Print(*response); !status.ok()) return ReportFailure(status);
   printer.EndLine(/*always=*/false);
+  printer.PrintLogprobs();
   printer.PrintUsage();
   return kOk;
 }

@@ -216,10 +216,11 @@ void AddStopFlags(CommandLine* command_line, v1::StopOptions* stop) {
 
 void AddOutputFlags(CommandLine* command_line, v1::OutputOptions* output) {
   command_line->Section("Output");
-  command_line->Add({.name = "logprobs",
-                     .placeholder = "COUNT",
-                     .help = "Log-probability of each token and so many others, 0 to 20 (--json).",
-                     .set = TakesUint32([output](uint32_t v) { output->set_logprobs(v); })});
+  command_line->Add(
+      {.name = "logprobs",
+       .placeholder = "COUNT",
+       .help = "Log-probability of each token and so many others, 0 to 20; on stderr.",
+       .set = TakesUint32([output](uint32_t v) { output->set_logprobs(v); })});
   command_line->Add({.name = "logprobs_mode",
                      .placeholder = "MODE",
                      .help = "raw (the model's own; default) or processed (what was drawn from).",
@@ -229,7 +230,7 @@ void AddOutputFlags(CommandLine* command_line, v1::OutputOptions* output) {
                      })});
   command_line->Add({.name = "prompt_logprobs",
                      .placeholder = "COUNT",
-                     .help = "The same for the prompt's tokens, 0 to 20 (--json).",
+                     .help = "The same for the prompt's tokens, 0 to 20.",
                      .set = TakesUint32([output](uint32_t v) { output->set_prompt_logprobs(v); })});
   command_line->Add({.name = "n",
                      .placeholder = "COUNT",

@@ -276,4 +276,22 @@ void Backend::Sample(const SampleArgs& args) {
   DoSample(args);
 }
 
+void Backend::Logprobs(const LogprobsArgs& args) {
+  VITRINE_CHECK_LT(0, args.vocabulary);
+  VITRINE_CHECK_LE(args.rows.size(), args.output.size());
+  for (const LogprobsRow& row : args.rows) {
+    VITRINE_CHECK_LE(0, row.row);
+    VITRINE_CHECK_LE(Count(int64_t{row.row} + 1, args.vocabulary), args.logits.size());
+    VITRINE_CHECK(0 <= row.top_count && row.top_count <= kMaxTopLogprobs);
+    VITRINE_CHECK_LT(row.token_id, args.vocabulary);
+    const auto index = static_cast<size_t>(row.row);
+    if (row.token_id < 0) VITRINE_CHECK_LT(index, args.token_ids.size());
+    if (!row.is_processed) continue;
+    VITRINE_CHECK_LT(index, args.sampling.size());
+    VITRINE_CHECK_LE(Count(int64_t{args.sampling[index].adjusted_row} + 1, args.vocabulary),
+                     args.adjusted.size());
+  }
+  DoLogprobs(args);
+}
+
 }  // namespace vitrine

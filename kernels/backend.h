@@ -24,6 +24,7 @@
 #include "kernels/embed.h"
 #include "kernels/gather_rows.h"
 #include "kernels/layer_norm.h"
+#include "kernels/logprobs.h"
 #include "kernels/mat_mul.h"
 #include "kernels/pack_rows.h"
 #include "kernels/paged_attention.h"
@@ -96,6 +97,7 @@ class Backend {
   void GatherRows(const GatherRowsArgs& args);
   void AdjustLogits(const AdjustLogitsArgs& args);
   void Sample(const SampleArgs& args);
+  void Logprobs(const LogprobsArgs& args);
 
  protected:
   explicit Backend(const BackendOptions& options) : options_(options) {}
@@ -128,6 +130,7 @@ class Backend {
   virtual void DoGatherRows(const GatherRowsArgs& args) = 0;
   virtual void DoAdjustLogits(const AdjustLogitsArgs& args) = 0;
   virtual void DoSample(const SampleArgs& args) = 0;
+  virtual void DoLogprobs(const LogprobsArgs& args) = 0;
 
   const BackendOptions options_;
 };

@@ -16,7 +16,8 @@ struct LogprobsRow {
   int32_t row = 0;        // Of the logits.
   int32_t token_id = -1;  // -1: the token drawn for the row.
   int32_t top_count = 0;  // Most probable alternatives to report, 0 .. kMaxTopLogprobs.
-  bool is_processed = false;  // In the distribution that the row was drawn from, not the model's own.
+  bool is_processed =
+      false;  // In the distribution that the row was drawn from, not the model's own.
 };
 
 // A distribution at one token, such that the logarithm alone is left to the host. Logits are those
@@ -29,7 +30,7 @@ struct LogprobsResult {
   float logit = 0.0f;         // Of the token.
   int32_t rank = 0;           // Of the token, from 1; of equal ones the lower id goes first.
   int32_t top_count = 0;      // Entries below; fewer than asked for where fewer can be drawn.
-  int32_t top_ids[kMaxTopLogprobs] = {};   // The most probable first.
+  int32_t top_ids[kMaxTopLogprobs] = {};  // The most probable first.
   float top_logits[kMaxTopLogprobs] = {};
 
   double Logprob(float of_logit) const {
@@ -43,8 +44,8 @@ struct LogprobsResult {
 // Log-probabilities of one token per row. Processed rows at temperature 0 have a single token of
 // probability 1. A row that Sample gives no token has a result without meaning.
 struct LogprobsArgs {
-  DeviceSpan<const float> logits;          // [logit rows, vocabulary]
-  DeviceSpan<const float> adjusted = {};   // As of Sample.
+  DeviceSpan<const float> logits;            // [logit rows, vocabulary]
+  DeviceSpan<const float> adjusted = {};     // As of Sample.
   std::span<const SampleRow> sampling = {};  // [logit rows], as of Sample; for processed rows.
   DeviceSpan<const int32_t> token_ids = {};  // [logit rows], what Sample drew.
   std::span<const LogprobsRow> rows;         // [rows], host memory

@@ -19,7 +19,8 @@ struct SampleRow {
   uint64_t seed = 0;
   uint32_t choice = 0;   // Which of a request's answers; part of the random counter.
   int64_t position = 0;  // Of the token to be drawn; part of the random counter.
-  int32_t adjusted_row = -1;  // Row of SampleArgs::adjusted to draw from; -1: the row of the logits.
+  int32_t adjusted_row =
+      -1;  // Row of SampleArgs::adjusted to draw from; -1: the row of the logits.
 };
 
 // A row whose logits hold NaN or +inf, or nothing above -inf, gets this instead of a token.
@@ -32,7 +33,7 @@ inline constexpr int32_t kNoToken = -1;
 struct SampleArgs {
   DeviceSpan<const float> logits;         // [rows, vocabulary]
   DeviceSpan<const float> adjusted = {};  // [adjusted rows, vocabulary], see AdjustLogits
-  std::span<const SampleRow> rows;  // [rows], host memory
+  std::span<const SampleRow> rows;        // [rows], host memory
   int vocabulary = 0;
   DeviceSpan<int32_t> token_ids;  // [rows]
 

@@ -139,6 +139,14 @@ SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const Sa
   return filter;
 }
 
+SampleFilter LogprobsFilter(std::span<const float> logits, int32_t best, const LogprobsRow& row,
+                            const SampleRow& sampling) {
+  const float top = logits[static_cast<size_t>(best)];
+  if (!row.is_processed) return {.top = top};
+  if (sampling.temperature >= kLeastTemperature) return MakeSampleFilter(logits, top, sampling);
+  return {.top = top, .least_key = LogitKey(top), .last_tied_id = best};
+}
+
 int32_t ArgMax(std::span<const float> logits) {
   uint32_t best_key = kNegativeInfinityKey;
   size_t best = 0;

@@ -1,5 +1,5 @@
-// The arithmetic of AdjustLogits and Sample, shared by all backends so that they draw the same
-// token bit for bit.
+// The arithmetic of AdjustLogits, Sample and Logprobs, shared by all backends so that they draw the
+// same token bit for bit.
 //
 // The most likely token of a row weighs 2^40; every other token weighs the integer nearest below
 // 2^40 exp((logit - top) / temperature), a product of f32 operations that are written out here
@@ -12,6 +12,7 @@
 #include <span>
 
 #include "kernels/adjust_logits.h"
+#include "kernels/logprobs.h"
 #include "kernels/philox.h"
 #include "kernels/sample.h"
 
@@ -185,6 +186,10 @@ void AdjustLogitsRow(std::span<const float> logits, const LogitAdjustment& adjus
 
 // The filter of a row that is not greedy and whose largest logit is `top`, as ArgMax found it.
 SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row);
+
+// The distribution that `row` asks for, of logits whose largest is that of `best`.
+SampleFilter LogprobsFilter(std::span<const float> logits, int32_t best, const LogprobsRow& row,
+                            const SampleRow& sampling);
 
 // The lowest id of the largest logit; kNoToken for a row with NaN, +inf or nothing above -inf.
 int32_t ArgMax(std::span<const float> logits);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/adjust_logits.h"
+#include "kernels/logprobs.h"
 #include "kernels/paged_batch.h"
 #include "kernels/sample.h"
 
@@ -24,6 +25,11 @@ struct Batch {
   // Of samples: row of an adjustment is the index of its sample, and adjusted_row of that sample is
   // the index of the adjustment.
   std::vector<LogitAdjustment> adjustments;
+  std::vector<LogprobsRow> logprobs;  // Of samples, ascending; row is the index of the sample.
+
+  // Prompt rows whose successor is scored: row is the row of the batch, token_id the token that
+  // follows it, is_processed false. Ascending.
+  std::vector<LogprobsRow> scored;
 
   int rows() const { return static_cast<int>(token_ids.size()); }
   int sequences() const { return static_cast<int>(first_position.size()); }
@@ -36,6 +42,8 @@ struct Batch {
     sampled_rows.clear();
     sampling.clear();
     adjustments.clear();
+    logprobs.clear();
+    scored.clear();
   }
 };
 

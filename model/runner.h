@@ -6,6 +6,7 @@
 #include <span>
 
 #include "model/batch.h"
+#include "model/token_logprobs.h"
 
 namespace vitrine {
 
@@ -27,6 +28,12 @@ class Runner {
   // ([batch.sampling.size()]; kNoToken where the logits were not finite). Blocks until done. Only
   // the engine thread calls it.
   virtual void Step(const Batch& batch, std::span<TokenId> next) = 0;
+
+  // Of the last step's batch.logprobs, one each; valid until the next step. Those of a sample
+  // without a token mean nothing.
+  virtual std::span<const TokenLogprobs> logprobs() const = 0;
+  // The same of batch.scored.
+  virtual std::span<const TokenLogprobs> prompt_logprobs() const = 0;
 };
 
 }  // namespace vitrine

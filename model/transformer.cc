@@ -114,9 +114,8 @@ absl::Status Transformer::CopyAlibiSlopes() {
   return absl::OkStatus();
 }
 
-DeviceSpan<const float> Transformer::Forward(const Batch& batch) {
+void Transformer::Forward(const Batch& batch) {
   const int rows = batch.rows();
-  const int samples = static_cast<int>(batch.sampled_rows.size());
   paged_ = batch.paged();
 
   backend_.Embed({.table = weights_.embedding.get(),
@@ -126,11 +125,13 @@ DeviceSpan<const float> Transformer::Forward(const Batch& batch) {
                   .batch = &paged_,
                   .output = residual_.As<float>()});
   for (int layer = 0; layer < config_.num_layers; ++layer) RunLayer(layer, rows);
-  if (samples == 0) return {};
+}
 
-  // Only rows whose token is drawn pay for the vocabulary.
+// Only rows whose next token matters pay for the vocabulary.
+DeviceSpan<const float> Transformer::Logits(std::span<const int32_t> rows) {
+  const int samples = static_cast<int>(rows.size());
   backend_.GatherRows({.input = residual_.As<float>(),
-                       .row_ids = batch.sampled_rows,
+                       .row_ids = rows,
                        .columns = config_.d_model,
                        .output = gathered_.As<float>()});
   Normalize(gathered_, weights_.final_norm, weights_.final_norm_bias, samples, *final_normalized_);

@@ -1,7 +1,9 @@
 // The forward pass of a decoder-only transformer over a backend's ops.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,9 +30,12 @@ class Transformer {
                                                              const Weights& weights,
                                                              const TransformerLimits& limits);
 
-  // Enqueues one step. `batch` must stay unchanged until the backend's next Synchronize, after
-  // which the result holds the logits of batch.sampled_rows: [samples, vocabulary].
-  DeviceSpan<const float> Forward(const Batch& batch);
+  // Enqueues one step. `batch` must stay unchanged until the backend's next Synchronize.
+  void Forward(const Batch& batch);
+
+  // Enqueues the logits of at most max_samples rows of the last batch, [rows, vocabulary]. `rows`
+  // is host memory and stays unchanged as long; the result is valid until the next call.
+  DeviceSpan<const float> Logits(std::span<const int32_t> rows);
 
   size_t kv_bytes() const { return kv_->bytes(); }
 

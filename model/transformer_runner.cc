@@ -1,5 +1,7 @@
 #include "model/transformer_runner.h"
 
+#include <algorithm>
+
 #include "model/status.h"
 
 namespace vitrine {
@@ -17,6 +19,10 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
   VITRINE_ASSIGN_OR_RETURN(
       runner->token_ids_,
       backend.Allocate(static_cast<size_t>(limits.max_samples) * sizeof(TokenId)));
+  VITRINE_ASSIGN_OR_RETURN(
+      runner->results_, backend.Allocate(static_cast<size_t>(limits.max_rows + limits.max_samples) *
+                                         sizeof(LogprobsResult)));
+  runner->max_samples_ = static_cast<size_t>(limits.max_samples);
   runner->limits_ = {.max_step_rows = limits.max_rows,
                      .max_step_sequences = limits.max_samples,
                      .num_blocks = limits.num_blocks,
@@ -27,11 +33,17 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
 
 void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
   VITRINE_CHECK_EQ(next.size(), batch.sampling.size());
-  logits_ = transformer_->Forward(batch);
+  logprobs_.clear();
+  prompt_logprobs_.clear();
+  transformer_->Forward(batch);
+  ScorePrompts(batch);
+  logits_ = {};
   if (next.empty()) {
     backend_.Synchronize();
+    CollectLogprobs(0, batch.scored.size(), prompt_logprobs_);
     return;
   }
+  logits_ = transformer_->Logits(batch.sampled_rows);
   if (!batch.adjustments.empty()) {
     backend_.AdjustLogits({.logits = logits_,
                            .adjustments = batch.adjustments,
@@ -44,7 +56,49 @@ void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
                    .vocabulary = config_.vocabulary,
                    .token_ids = token_ids_.As<TokenId>()});
   const DeviceSpan<const TokenId> drawn = token_ids_.As<TokenId>().subspan(0, next.size());
+  if (!batch.logprobs.empty()) {
+    backend_.Logprobs({.logits = logits_,
+                       .adjusted = adjusted_.As<float>(),
+                       .sampling = batch.sampling,
+                       .token_ids = drawn,
+                       .rows = batch.logprobs,
+                       .vocabulary = config_.vocabulary,
+                       .output = results_.As<LogprobsResult>().subspan(batch.scored.size(),
+                                                                       batch.logprobs.size())});
+  }
   backend_.CopyToHost(drawn, next);
+  CollectLogprobs(0, batch.scored.size(), prompt_logprobs_);
+  CollectLogprobs(batch.scored.size(), batch.logprobs.size(), logprobs_);
+}
+
+// In slices that fit the memory for the logits of samples.
+void TransformerRunner::ScorePrompts(const Batch& batch) {
+  const size_t count = batch.scored.size();
+  scored_rows_.clear();
+  in_slice_.clear();
+  for (size_t i = 0; i < count; ++i) {
+    scored_rows_.push_back(batch.scored[i].row);
+    in_slice_.push_back(batch.scored[i]);
+    in_slice_.back().row = static_cast<int32_t>(i % max_samples_);
+  }
+  for (size_t first = 0; first < count; first += max_samples_) {
+    const size_t size = std::min(max_samples_, count - first);
+    backend_.Logprobs({.logits = transformer_->Logits(std::span(scored_rows_).subspan(first, size)),
+                       .rows = std::span(in_slice_).subspan(first, size),
+                       .vocabulary = config_.vocabulary,
+                       .output = results_.As<LogprobsResult>().subspan(first, size)});
+  }
+}
+
+// Everything enqueued is complete.
+void TransformerRunner::CollectLogprobs(size_t first, size_t count,
+                                        std::vector<TokenLogprobs>& logprobs) {
+  if (count == 0) return;
+  host_results_.resize(count);
+  const DeviceSpan<const LogprobsResult> results =
+      results_.As<LogprobsResult>().subspan(first, count);
+  backend_.CopyToHost(results, std::span(host_results_));
+  for (const LogprobsResult& result : host_results_) logprobs.push_back(FinishLogprobs(result));
 }
 
 void TransformerRunner::CopyLogits(std::span<float> logits) {

@@ -19,6 +19,8 @@ class TransformerRunner final : public Runner {
 
   const RunnerLimits& limits() const override { return limits_; }
   void Step(const Batch& batch, std::span<TokenId> next) override;
+  std::span<const TokenLogprobs> logprobs() const override { return logprobs_; }
+  std::span<const TokenLogprobs> prompt_logprobs() const override { return prompt_logprobs_; }
 
   // The logits of the last step's sampled rows, [samples, vocabulary], copied to `logits`.
   void CopyLogits(std::span<float> logits);
@@ -29,6 +31,9 @@ class TransformerRunner final : public Runner {
   TransformerRunner(Backend& backend, ModelConfig config, Weights weights)
       : backend_(backend), config_(std::move(config)), weights_(std::move(weights)) {}
 
+  void ScorePrompts(const Batch& batch);
+  void CollectLogprobs(size_t first, size_t count, std::vector<TokenLogprobs>& logprobs);
+
   Backend& backend_;
   const ModelConfig config_;
   const Weights weights_;
@@ -36,7 +41,14 @@ class TransformerRunner final : public Runner {
   std::unique_ptr<Transformer> transformer_;
   Buffer adjusted_;   // [samples, vocabulary]
   Buffer token_ids_;  // [samples]
+  Buffer results_;    // LogprobsResult [rows + samples]: of scored rows, then of samples
   DeviceSpan<const float> logits_;
+  size_t max_samples_ = 0;
+  std::vector<LogprobsResult> host_results_;
+  std::vector<TokenLogprobs> logprobs_;
+  std::vector<TokenLogprobs> prompt_logprobs_;
+  std::vector<int32_t> scored_rows_;   // Of the batch.
+  std::vector<LogprobsRow> in_slice_;  // The same, with row in the slice that computes it.
 };
 
 }  // namespace vitrine

@@ -12,14 +12,15 @@ AnswerAssembler::AnswerAssembler(const Tokenizer& tokenizer, const GenerationReq
       choice_(choice),
       matcher_(request.stop.stop_strings) {}
 
-bool AnswerAssembler::Append(TokenId id, TokenSink& sink) {
+bool AnswerAssembler::Append(TokenId id, std::unique_ptr<TokenLogprobs> logprobs, TokenSink& sink) {
   if (matcher_.matched() >= 0) return false;
-  if (request_.return_token_ids_only) {
-    Emit(id, {}, sink);
+  Waiting newest = {.id = id, .logprobs = std::move(logprobs), .begin = bytes_seen_};
+  if (request_.output.return_token_ids_only) {
+    Emit(newest, {}, sink);
     return true;
   }
   const std::string_view bytes = tokenizer_.TokenBytes(id);
-  waiting_.push_back({.id = id, .begin = bytes_seen_});
+  waiting_.push_back(std::move(newest));
   if (static_cast<int>(ids_.size()) < request_.stop.min_tokens) {
     // No stop string may begin in it.
     Take(std::string(bytes));
@@ -36,6 +37,16 @@ bool AnswerAssembler::Append(TokenId id, TokenSink& sink) {
                                            : std::numeric_limits<int64_t>::max(),
              sink);
   return true;
+}
+
+void AnswerAssembler::ScorePrompt(std::span<const TokenLogprobs> logprobs, TokenSink& sink) const {
+  std::vector<PromptToken> tokens;
+  tokens.reserve(request_.prompt.size());
+  for (size_t i = 0; i < request_.prompt.size(); ++i) {
+    tokens.push_back(
+        {.id = request_.prompt[i], .score = ScoreOf(i == 0 ? nullptr : &logprobs[i - 1])});
+  }
+  sink.OnPromptLogprobs(tokens);
 }
 
 ChoiceEnd AnswerAssembler::Finish(const ChoiceEnding& ending, TokenSink& sink) {
@@ -77,20 +88,30 @@ void AnswerAssembler::EmitBefore(int64_t limit, TokenSink& sink) {
   while (count < waiting_.size() && waiting_[count].begin < limit) ++count;
   for (size_t i = 0; i < count; ++i) {
     const bool is_newest = i + 1 == count;
-    Emit(waiting_[i].id, is_newest ? std::exchange(ready_text_, {}) : std::string(), sink);
+    Emit(waiting_[i], is_newest ? std::exchange(ready_text_, {}) : std::string(), sink);
   }
   if (count > 0) unsent_bytes_.erase(0, unsent_bytes_.size() - utf8_.held_bytes());
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-void AnswerAssembler::Emit(TokenId id, std::string text, TokenSink& sink) {
+void AnswerAssembler::Emit(const Waiting& waiting, std::string text, TokenSink& sink) {
   AnswerToken token = {.choice = choice_,
                        .position = static_cast<int64_t>(request_.prompt.size() + ids_.size()),
-                       .id = id,
-                       .text = std::move(text)};
-  if (!request_.return_token_ids_only) token.bytes = tokenizer_.TokenBytes(id);
-  ids_.push_back(id);
+                       .id = waiting.id,
+                       .text = std::move(text),
+                       .score = ScoreOf(waiting.logprobs.get())};
+  if (!request_.output.return_token_ids_only) token.bytes = tokenizer_.TokenBytes(waiting.id);
+  ids_.push_back(waiting.id);
   sink.OnToken(token);
+}
+
+TokenScore AnswerAssembler::ScoreOf(const TokenLogprobs* logprobs) const {
+  TokenScore score = {.logprobs = logprobs};
+  if (logprobs == nullptr || request_.output.return_token_ids_only) return score;
+  for (int32_t i = 0; i < logprobs->top_count; ++i) {
+    score.top_bytes.push_back(tokenizer_.TokenBytes(logprobs->top_ids[static_cast<size_t>(i)]));
+  }
+  return score;
 }
 
 }  // namespace vitrine::server

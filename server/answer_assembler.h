@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,8 +43,12 @@ class AnswerAssembler {
   // Both must outlive the assembler.
   AnswerAssembler(const Tokenizer& tokenizer, const GenerationRequest& request, int choice);
 
-  // The next token. False: a stop string has matched, now or earlier, and the answer is complete.
-  bool Append(TokenId id, TokenSink& sink);
+  // The next token; `logprobs` may be null. False: a stop string has matched, now or earlier, and
+  // the answer is complete.
+  bool Append(TokenId id, std::unique_ptr<TokenLogprobs> logprobs, TokenSink& sink);
+
+  // The prompt's log-probabilities, of all its tokens but the first. Before Append.
+  void ScorePrompt(std::span<const TokenLogprobs> logprobs, TokenSink& sink) const;
 
   // The end of the answer as the engine saw it. Tokens that waited go to the sink; the end as its
   // consumer shall see it is returned.
@@ -54,12 +60,14 @@ class AnswerAssembler {
  private:
   struct Waiting {
     TokenId id;
+    std::unique_ptr<TokenLogprobs> logprobs;
     int64_t begin;  // Offset of its first byte in what the matcher was given.
   };
 
   void Take(std::string released);
   void EmitBefore(int64_t limit, TokenSink& sink);
-  void Emit(TokenId id, std::string text, TokenSink& sink);
+  void Emit(const Waiting& waiting, std::string text, TokenSink& sink);
+  TokenScore ScoreOf(const TokenLogprobs* logprobs) const;
 
   const Tokenizer& tokenizer_;
   const GenerationRequest& request_;
@@ -69,7 +77,7 @@ class AnswerAssembler {
   std::vector<Waiting> waiting_;  // Not yet shown to the sink, in order.
   std::string ready_text_;        // Certain, to go out with the next token.
   std::string unsent_bytes_;      // What ready_text_ and the bytes that utf8_ holds stand for.
-  int64_t bytes_seen_ = 0;  // By the matcher.
+  int64_t bytes_seen_ = 0;        // By the matcher.
   int64_t bytes_released_ = 0;
   std::vector<TokenId> ids_;
 };

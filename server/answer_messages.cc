@@ -7,6 +7,21 @@
 
 namespace vitrine::server {
 
+namespace {
+
+void AddAlternatives(const TokenScore& score,
+                     google::protobuf::RepeatedPtrField<v1::TokenLogprob>& top) {
+  for (size_t i = 0; i < static_cast<size_t>(score.logprobs->top_count); ++i) {
+    v1::TokenLogprob& one = *top.Add();
+    one.set_id(static_cast<uint32_t>(score.logprobs->top_ids[i]));
+    one.set_logprob(score.logprobs->top_logprobs[i]);
+    if (i >= score.top_bytes.size()) continue;
+    one.set_bytes(score.top_bytes[i].data(), score.top_bytes[i].size());
+  }
+}
+
+}  // namespace
+
 v1::Accepted MakeAccepted(const ActiveRequest& request, bool with_prompt_ids) {
   v1::Accepted accepted;
   accepted.set_request_id(request.id);
@@ -20,6 +35,17 @@ v1::Accepted MakeAccepted(const ActiveRequest& request, bool with_prompt_ids) {
   return accepted;
 }
 
+void AddPromptLogprobs(std::span<const PromptToken> prompt, v1::Accepted& accepted) {
+  for (const PromptToken& token : prompt) {
+    v1::PromptLogprob& message = *accepted.add_prompt_logprobs();
+    message.set_id(static_cast<uint32_t>(token.id));
+    if (token.score.logprobs == nullptr) continue;
+    message.set_logprob(token.score.logprobs->logprob);
+    message.set_rank(static_cast<uint32_t>(token.score.logprobs->rank));
+    AddAlternatives(token.score, *message.mutable_top());
+  }
+}
+
 v1::Token MakeToken(const AnswerToken& token) {
   v1::Token message;
   message.set_choice(static_cast<uint32_t>(token.choice));
@@ -27,6 +53,10 @@ v1::Token MakeToken(const AnswerToken& token) {
   message.set_id(static_cast<uint32_t>(token.id));
   message.set_bytes(token.bytes.data(), token.bytes.size());
   message.set_text(token.text);
+  if (token.score.logprobs == nullptr) return message;
+  message.set_logprob(token.score.logprobs->logprob);
+  message.set_rank(static_cast<uint32_t>(token.score.logprobs->rank));
+  AddAlternatives(token.score, *message.mutable_top());
   return message;
 }
 

@@ -1,6 +1,7 @@
 // Native answers as wire messages, the same for the stream and the unary call.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 namespace vitrine::server {
 
 v1::Accepted MakeAccepted(const ActiveRequest& request, bool with_prompt_ids);
+void AddPromptLogprobs(std::span<const PromptToken> prompt, v1::Accepted& accepted);
 v1::Token MakeToken(const AnswerToken& token);
 v1::ChoiceFinished MakeChoiceFinished(const ChoiceEnd& end, const StopRules& stop);
 v1::Done MakeDone(const AnswerEnd& end, int prompt_tokens);

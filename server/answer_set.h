@@ -2,6 +2,9 @@
 // Delivery thread only.
 #pragma once
 
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "model/tokenizer.h"
@@ -17,7 +20,14 @@ class AnswerSet {
   AnswerSet(const Tokenizer& tokenizer, const GenerationRequest& request);
 
   // The next token of `choice`. False: a stop string has matched, and that choice is complete.
-  bool Append(int choice, TokenId id, TokenSink& sink) { return at(choice).Append(id, sink); }
+  bool Append(int choice, TokenId id, std::unique_ptr<TokenLogprobs> logprobs, TokenSink& sink) {
+    return at(choice).Append(id, std::move(logprobs), sink);
+  }
+
+  // The prompt's log-probabilities, see AnswerAssembler.
+  void ScorePrompt(std::span<const TokenLogprobs> logprobs, TokenSink& sink) {
+    at(0).ScorePrompt(logprobs, sink);
+  }
 
   // The end of `choice` as the engine saw it; as its consumer sees it, it is returned. A choice
   // that finished is told to the sink at once: those cut short may yet turn out to be an error.

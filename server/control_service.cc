@@ -76,6 +76,8 @@ void ControlService::FillLimits(v1::Limits& limits) const {
   limits.set_kv_cache_bytes(parts_.model.kv_bytes);
   limits.set_max_stop_strings(static_cast<uint32_t>(options.request.max_stop_strings));
   limits.set_max_stop_string_bytes(static_cast<uint32_t>(options.request.max_stop_string_bytes));
+  limits.set_max_logit_bias(static_cast<uint32_t>(options.request.max_logit_biases));
+  limits.set_max_logprobs(kMaxTopLogprobs);
   limits.set_max_choices(
       static_cast<uint32_t>(std::min(kMaxChoices, options.request.max_running_sequences)));
   limits.set_max_request_bytes(static_cast<uint32_t>(options.request.max_request_bytes));

@@ -81,8 +81,13 @@ void Delivery::Handle(StepEvent& event) {
     request.answers = std::make_unique<AnswerSet>(tokenizer_, request.request);
   }
   AnswerSet& answers = *request.answers;
+  if (event.prompt_logprobs != nullptr) {
+    if (!request.cancelled) answers.ScorePrompt(*event.prompt_logprobs, *request.sink);
+    return;
+  }
   if (!event.is_end) {
-    if (!request.cancelled && !answers.Append(event.choice, event.token, *request.sink)) {
+    if (!request.cancelled && !answers.Append(event.choice, event.token, std::move(event.logprobs),
+                                              *request.sink)) {
       request.text_stops |= 1u << event.choice;
     }
     return;

@@ -62,7 +62,10 @@ bool Engine::Turn() {
     next_tokens_.resize(batch.sampling.size());
     runner_.Step(batch, next_tokens_);
     const int64_t done_us = clock_.NowMicros();
-    for (const StepResult& result : scheduler_.Complete(next_tokens_)) NoteResult(result, done_us);
+    for (const StepResult& result :
+         scheduler_.Complete(next_tokens_, runner_.logprobs(), runner_.prompt_logprobs())) {
+      NoteResult(result, done_us);
+    }
     ++steps_;
   }
   PublishLoad();
@@ -128,7 +131,11 @@ void Engine::NoteStarts(int64_t now_us) {
 }
 
 void Engine::NoteResult(const StepResult& result, int64_t now_us) {
-  const Sequence& sequence = *result.sequence;
+  Sequence& sequence = *result.sequence;
+  if (sequence.prompt_logprobs != nullptr) {
+    events_.push_back(
+        {.request = sequence.owner, .prompt_logprobs = std::move(sequence.prompt_logprobs)});
+  }
   if (result.token >= 0) {
     ActiveRequest::Progress& progress = sequence.owner->progress;
     if (progress.first_token_us < 0) progress.first_token_us = now_us;
@@ -136,6 +143,9 @@ void Engine::NoteResult(const StepResult& result, int64_t now_us) {
     generated_.Add(now_us, 1);
     events_.push_back(
         {.request = sequence.owner, .choice = sequence.choice, .token = result.token});
+    if (result.logprobs != nullptr) {
+      events_.back().logprobs = std::make_unique<TokenLogprobs>(*result.logprobs);
+    }
   }
   if (result.has_ended) PostEnd(sequence, now_us);
 }

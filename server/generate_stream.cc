@@ -69,6 +69,13 @@ void GenerateStream::Refuse(const grpc::Status& status) {
   Advance();
 }
 
+void GenerateStream::OnPromptLogprobs(std::span<const PromptToken> prompt) {
+  std::lock_guard lock(mutex_);
+  if (is_dead_) return;
+  messages_.AddPromptLogprobs(prompt);
+  Advance();
+}
+
 void GenerateStream::OnToken(const AnswerToken& token) {
   std::lock_guard lock(mutex_);
   if (is_dead_) return;

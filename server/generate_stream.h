@@ -55,6 +55,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
   void Refuse(const grpc::Status& status);
 
   // Delivery thread.
+  void OnPromptLogprobs(std::span<const PromptToken> prompt) override;
   void OnToken(const AnswerToken& token) override;
   void OnChoiceEnd(const ChoiceEnd& end) override;
   void OnEnd(const AnswerEnd& end) override;

@@ -77,6 +77,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
 // The consumer of the warm-up's answer.
 class WarmUpSink final : public TokenSink {
  public:
+  void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
   void OnToken(const AnswerToken& /*token*/) override {}
   void OnEnd(const AnswerEnd& end) override { ending_.set_value(end.ending); }
   std::future<Ending> ending() { return ending_.get_future(); }

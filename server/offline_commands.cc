@@ -4,6 +4,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ namespace {
 // Prints nothing; remembers.
 class Collector final : public TokenSink {
  public:
+  void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
   void OnToken(const AnswerToken& token) override { ids.push_back(token.id); }
   void OnEnd(const AnswerEnd& end) override { ending = end.ending; }
 

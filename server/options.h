@@ -19,6 +19,7 @@ struct RequestLimits {
   int max_stop_string_bytes = 256;
   int max_stop_token_ids = 1024;
   int max_logit_biases = 1024;
+  int64_t max_prompt_logprobs_bytes = 4 << 20;  // Of one message; what clients accept by default.
   int max_cache_salt_bytes = 64;
   int max_client_request_id_bytes = 128;
   int max_running_sequences = 1;  // As the scheduler's: all choices of a request run at once.

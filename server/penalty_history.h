@@ -1,5 +1,5 @@
-// What the penalties of one sequence see: the distinct tokens of its last window, with their counts.
-// Adding a token costs the same however long the sequence is, and allocates nothing.
+// What the penalties of one sequence see: the distinct tokens of its last window, with their
+// counts. Adding a token costs the same however long the sequence is, and allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class PenaltyHistory {
   // For a sequence of at most `max_length` tokens. Costs nothing where `sampling` has no penalties.
   PenaltyHistory(const SamplingParams& sampling, int max_length);
 
-  // `tokens` has got its last one; the first `prompt_length` are the prompt. Called for every length
-  // from 1 on.
+  // `tokens` has got its last one; the first `prompt_length` are the prompt. Called for every
+  // length from 1 on.
   void Append(std::span<const TokenId> tokens, int prompt_length);
 
   // In no particular order; valid until the next Append.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/batch.h"
+#include "model/token_logprobs.h"
 #include "server/clock.h"
 
 namespace vitrine::server {
@@ -44,7 +45,8 @@ struct StopRules {
   bool ignore_eos = false;
   std::vector<TokenId> eos_ids;
   std::vector<TokenId> stop_token_ids;
-  std::vector<TokenId> withheld;  // Never drawn before min_tokens, as they would end it; no id twice.
+  std::vector<TokenId>
+      withheld;  // Never drawn before min_tokens, as they would end it; no id twice.
   std::vector<std::string> stop_strings;
   bool include_stop_string = false;
 };
@@ -52,15 +54,22 @@ struct StopRules {
 // Answers to one prompt.
 inline constexpr int kMaxChoices = 8;
 
+struct OutputRules {
+  bool return_token_ids_only = false;
+  int logprobs = -1;  // Alternatives per token of the answer; -1: no log-probabilities.
+  bool logprobs_are_processed = false;
+  int prompt_logprobs = -1;  // Alternatives per token of the prompt; -1: no log-probabilities.
+};
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   int num_choices = 1;  // Choice i draws from (seed, i, position).
   SamplingParams sampling;
   StopRules stop;
-  int priority = 0;               // Higher goes first.
-  std::string cache_salt;         // Partition of the prefix cache.
-  std::string client_request_id;  // For the log only.
-  bool return_token_ids_only = false;
+  OutputRules output;
+  int priority = 0;                // Higher goes first.
+  std::string cache_salt;          // Partition of the prefix cache.
+  std::string client_request_id;   // For the log only.
   int64_t arrival_us = 0;          // Monotonic, as the two below.
   int64_t deadline_us = kNever;    // Then it has expired: no answer.
   int64_t time_limit_us = kNever;  // Then it ends with what it has.
@@ -153,6 +162,9 @@ struct StepEvent {
   std::shared_ptr<ActiveRequest> request = {};
   int choice = 0;
   TokenId token = -1;
+  std::unique_ptr<TokenLogprobs> logprobs = {};  // Of the token, where they were asked for.
+  // Of the prompt's tokens but the first, instead of a token; before every token.
+  std::unique_ptr<std::vector<TokenLogprobs>> prompt_logprobs = {};
   bool is_end = false;
 };
 

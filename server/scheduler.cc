@@ -33,6 +33,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   batch_.sampled_rows.reserve(sequences);
   batch_.sampling.reserve(sequences);
   batch_.adjustments.reserve(sequences);
+  batch_.logprobs.reserve(sequences);
+  batch_.scored.reserve(rows);
 }
 
 void Scheduler::Admit(std::unique_ptr<Sequence> sequence) {
@@ -104,8 +106,8 @@ bool Scheduler::Fits(const Sequence& sequence) const {
     for (const auto& other : running_) available -= other->blocks_to_come();
   }
   if (needed <= available) return true;
-  // Blocks that a running sequence owns anyway come for nothing. The last token is never reused.
-  const auto reusable = static_cast<size_t>(sequence.length() - 1);
+  // Blocks that a running sequence owns anyway come for nothing.
+  const auto reusable = static_cast<size_t>(sequence.reusable());
   const PrefixMatch match =
       pool_.Match(sequence.root_chain, std::span(sequence.tokens).first(reusable));
   return needed - match.owned_blocks <= available;
@@ -164,7 +166,7 @@ void Scheduler::CollectPrefills() {
 bool Scheduler::WaitsForAnother(const Sequence& sequence) const {
   if (!pool_.has_prefix_cache() || sequence.computed % kKvBlockTokens != 0) return false;
   const int end = sequence.computed + kKvBlockTokens;
-  if (end >= sequence.length()) return false;
+  if (end > sequence.reusable()) return false;
   const int block = sequence.computed / kKvBlockTokens;
   return std::ranges::any_of(prefills_, [&](const Sequence* leader) {
     return leader->computed / kKvBlockTokens == block && leader->length() >= end &&
@@ -182,7 +184,7 @@ void Scheduler::Grant(Sequence& sequence, int tokens) {
 void Scheduler::ReuseCached(Sequence& sequence) {
   const int before = sequence.computed;
   while (sequence.computed == sequence.chained_blocks * kKvBlockTokens &&
-         sequence.computed + kKvBlockTokens < sequence.length() &&
+         sequence.computed + kKvBlockTokens <= sequence.reusable() &&
          pool_.AcquireCached(sequence.BlockTokens(sequence.chained_blocks), sequence.chain,
                              sequence.blocks)) {
     ++sequence.chained_blocks;
@@ -237,6 +239,7 @@ void Scheduler::FormBatch() {
     batch_.first_position.push_back(sequence.computed);
     batch_.max_blocks = std::max(batch_.max_blocks, static_cast<int>(sequence.blocks.size()));
     if (sequence.planned == sequence.remaining() && sequence.wants_token()) AddSample(sequence);
+    AddScoredRows(sequence);
   }
   const auto width = static_cast<size_t>(batch_.max_blocks);
   for (Sequence* sequence : step_) {
@@ -278,22 +281,52 @@ void Scheduler::AddSample(const Sequence& sequence) {
     row.adjusted_row = static_cast<int32_t>(batch_.adjustments.size());
     batch_.adjustments.push_back(*adjustment);
   }
+  const OutputRules& output = sequence.request().output;
+  if (output.logprobs >= 0) {
+    batch_.logprobs.push_back({.row = sample,
+                               .top_count = output.logprobs,
+                               .is_processed = output.logprobs_are_processed});
+  }
   batch_.sampled_rows.push_back(batch_.rows() - 1);
   batch_.sampling.push_back(row);
 }
 
-std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next) {
+void Scheduler::AddScoredRows(const Sequence& sequence) {
+  const int first_row = batch_.rows() - sequence.planned;
+  const auto [begin, end] = sequence.scored_range();
+  for (int position = begin; position < end; ++position) {
+    batch_.scored.push_back({.row = first_row + position - sequence.computed,
+                             .token_id = sequence.tokens[static_cast<size_t>(position) + 1],
+                             .top_count = sequence.request().output.prompt_logprobs});
+  }
+}
+
+std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next,
+                                                std::span<const TokenLogprobs> logprobs,
+                                                std::span<const TokenLogprobs> prompt_logprobs) {
+  VITRINE_CHECK_EQ(prompt_logprobs.size(), batch_.scored.size());
   VITRINE_CHECK_EQ(next.size(), batch_.sampling.size());
+  VITRINE_CHECK_EQ(logprobs.size(), batch_.logprobs.size());
   results_.clear();
   size_t drawn = 0;
+  size_t scored = 0;
   for (Sequence* sequence : step_) {
+    const auto [begin, end] = sequence->scored_range();
+    for (int position = begin; position < end; ++position) {
+      sequence->prompt_logprobs->push_back(prompt_logprobs.front());
+      prompt_logprobs = prompt_logprobs.subspan(1);
+    }
     sequence->computed += std::exchange(sequence->planned, 0);
     sequence->furthest_computed = std::max(sequence->furthest_computed, sequence->computed);
     if (sequence->remaining() == 0 && !sequence->siblings.empty()) Fork(*sequence);
     PublishComputed(*sequence, sequence->computed / kKvBlockTokens);
     if (sequence->remaining() > 0) continue;
     if (sequence->wants_token()) {
-      results_.push_back(TakeToken(*sequence, next[drawn++]));
+      const bool has_logprobs = sequence->request().output.logprobs >= 0;
+      const TokenLogprobs* const own = has_logprobs ? &logprobs[scored++] : nullptr;
+      StepResult result = TakeToken(*sequence, next[drawn++]);
+      if (result.token >= 0) result.logprobs = own;
+      results_.push_back(result);
     } else {
       End(*sequence, {.reason = FinishReason::kMaxTokens});
       results_.push_back({.sequence = sequence, .has_ended = true});

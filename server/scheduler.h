@@ -42,7 +42,8 @@ struct SchedulerOptions {
 // What a step did for one sequence. `sequence` is valid until the next call of Next.
 struct StepResult {
   Sequence* sequence = nullptr;
-  TokenId token = -1;      // Of the answer; -1: none.
+  TokenId token = -1;                       // Of the answer; -1: none.
+  const TokenLogprobs* logprobs = nullptr;  // Of the token; the runner's.
   bool has_ended = false;  // Then owner->endings[choice] says how; its blocks are free already.
 };
 
@@ -59,9 +60,12 @@ class Scheduler {
   // non-empty step must be followed by Complete.
   const Batch& Next();
 
-  // `next`: one token per sampled row, kNoToken where there was none. Results are in order of
-  // service, and valid until the next call of Next.
-  std::span<const StepResult> Complete(std::span<const TokenId> next);
+  // `next`: one token per sampled row, kNoToken where there was none; `logprobs`,
+  // `prompt_logprobs`: one per entry of the batch's. Results are in order of service, and valid
+  // until the next call of Next.
+  std::span<const StepResult> Complete(std::span<const TokenId> next,
+                                       std::span<const TokenLogprobs> logprobs = {},
+                                       std::span<const TokenLogprobs> prompt_logprobs = {});
 
   // Takes out every sequence for which `should_leave` holds, with its siblings, and frees its
   // blocks at once. Between steps only. `should_leave` may keep the owner; the sequence dies when
@@ -98,6 +102,7 @@ class Scheduler {
   void FormBatch();
   void NoteStep(const Sequence& sequence);
   void AddSample(const Sequence& sequence);
+  void AddScoredRows(const Sequence& sequence);
 
   void Fork(Sequence& sequence);
   void PublishComputed(Sequence& sequence, int blocks);

@@ -33,6 +33,10 @@ struct Sequence {
     tokens.reserve(static_cast<size_t>(request().stop.max_length));
     for (const TokenId token : request().prompt) Append(token);
     blocks.reserve(static_cast<size_t>(BlocksFor(kv_limit())));
+    if (choice == 0 && request().output.prompt_logprobs >= 0) {
+      prompt_logprobs = std::make_unique<std::vector<TokenLogprobs>>();
+      prompt_logprobs->reserve(static_cast<size_t>(prompt_length() - 1));
+    }
   }
 
   // All choices of a request, the further ones in `siblings` of the first. `first_arrival` is
@@ -70,6 +74,20 @@ struct Sequence {
   // Blocks that they may still ask for.
   int blocks_to_come() const { return block_limit() - static_cast<int>(blocks.size()); }
 
+  // Leading tokens that may come from the prefix cache: not the last one, whose logits are needed,
+  // nor any whose successor has yet to be scored.
+  int reusable() const {
+    const int most = length() - 1;
+    return prompt_logprobs == nullptr ? most
+                                      : std::min(most, static_cast<int>(prompt_logprobs->size()));
+  }
+  // Rows of the planned step whose successor in the prompt has yet to be scored: positions.
+  std::pair<int, int> scored_range() const {
+    if (prompt_logprobs == nullptr) return {0, 0};
+    const int begin = std::max(computed, static_cast<int>(prompt_logprobs->size()));
+    return {begin, std::max(begin, std::min(computed + planned, prompt_length() - 1))};
+  }
+
   bool is_withholding() const { return length() - prompt_length() < request().stop.min_tokens; }
 
   // How its next token's logits change; nothing where none does.
@@ -101,6 +119,9 @@ struct Sequence {
   PenaltyHistory penalties;                         // Of tokens.
   int computed = 0;             // Leading tokens whose keys and values are stored.
   int planned = 0;              // Tokens of the step being formed or run.
+  // Of the prompt's tokens from the second on, as far as they are known; null: not asked for, or
+  // handed over.
+  std::unique_ptr<std::vector<TokenLogprobs>> prompt_logprobs;
   std::vector<int32_t> blocks;  // [BlocksFor(computed)] between steps.
   PrefixChain root_chain;
   PrefixChain chain;          // After the first chained_blocks blocks.

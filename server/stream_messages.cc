@@ -8,15 +8,21 @@ namespace vitrine::server {
 
 void StreamMessages::Accept(const ActiveRequest& request, bool with_prompt_ids) {
   *Add().mutable_accepted() = MakeAccepted(request, with_prompt_ids);
+  awaits_prompt_ = request.request.output.prompt_logprobs >= 0;
+}
+
+void StreamMessages::AddPromptLogprobs(std::span<const PromptToken> prompt) {
+  server::AddPromptLogprobs(prompt, *waiting_.front().mutable_accepted());
+  awaits_prompt_ = false;
 }
 
 void StreamMessages::AddToken(const AnswerToken& token) {
   const bool appends =
       !waiting_.empty() && waiting_.back().has_tokens() && last_bytes_ < max_message_bytes_;
   v1::GenerateEvent& event = appends ? waiting_.back() : Add();
-  *event.mutable_tokens()->add_tokens() = MakeToken(token);
-  constexpr size_t kTokenOverhead = 32;  // Tags and numbers.
-  last_bytes_ += token.bytes.size() + token.text.size() + kTokenOverhead;
+  v1::Token& message = *event.mutable_tokens()->add_tokens();
+  message = MakeToken(token);
+  last_bytes_ += message.ByteSizeLong();
 }
 
 void StreamMessages::EndChoice(const ChoiceEnd& end, const StopRules& stop) {
@@ -24,6 +30,7 @@ void StreamMessages::EndChoice(const ChoiceEnd& end, const StopRules& stop) {
 }
 
 void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& request) {
+  awaits_prompt_ = false;
   for (const ChoiceEnd& choice : end.choices) {
     if (choice.ending != Ending::kFinished) EndChoice(choice, request.stop);
   }
@@ -31,7 +38,7 @@ void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& reque
 }
 
 std::optional<v1::GenerateEvent> StreamMessages::Take() {
-  if (waiting_.empty()) return std::nullopt;
+  if (waiting_.empty() || awaits_prompt_) return std::nullopt;
   v1::GenerateEvent event = std::move(waiting_.front());
   waiting_.pop_front();
   event.set_sequence_number(next_sequence_number_++);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 
 #include "server/request.h"
 #include "server/token_sink.h"
@@ -19,7 +20,9 @@ class StreamMessages {
   // A message gets no further token once it has about this many bytes.
   explicit StreamMessages(size_t max_message_bytes) : max_message_bytes_(max_message_bytes) {}
 
+  // With prompt_logprobs, no message can be taken before AddPromptLogprobs or Finish.
   void Accept(const ActiveRequest& request, bool with_prompt_ids);
+  void AddPromptLogprobs(std::span<const PromptToken> prompt);
   void AddToken(const AnswerToken& token);
   void EndChoice(const ChoiceEnd& end, const StopRules& stop);
   // Of a request whose status is OK; choices that did not finish are ended first.
@@ -36,6 +39,7 @@ class StreamMessages {
   size_t max_message_bytes_;
   std::deque<v1::GenerateEvent> waiting_;
   size_t last_bytes_ = 0;  // Rough size of the last one.
+  bool awaits_prompt_ = false;
   uint64_t next_sequence_number_ = 0;
 };
 

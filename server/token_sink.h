@@ -4,14 +4,28 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/batch.h"
+#include "model/token_logprobs.h"
 #include "server/request.h"
 
 namespace vitrine::server {
+
+// Log-probabilities of one token.
+struct TokenScore {
+  const TokenLogprobs* logprobs = nullptr;       // Null: not asked for.
+  std::vector<std::string_view> top_bytes = {};  // Of its alternatives; empty: only ids are wanted.
+};
+
+// One token of the prompt; the first has no score.
+struct PromptToken {
+  TokenId id = 0;
+  TokenScore score = {};  // Valid during OnPromptLogprobs.
+};
 
 // One token of an answer. `bytes` and `text` are empty when only ids were asked for.
 struct AnswerToken {
@@ -20,6 +34,7 @@ struct AnswerToken {
   TokenId id = 0;
   std::string_view bytes = {};  // Exact; belongs to the tokenizer.
   std::string text = {};        // Valid UTF-8 that this token released.
+  TokenScore score = {};        // Valid during OnToken.
 };
 
 // The end of one answer.
@@ -47,6 +62,8 @@ struct AnswerEnd {
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
+  // Once, before OnToken, where prompt_logprobs were asked for and the answer got so far.
+  virtual void OnPromptLogprobs(std::span<const PromptToken> prompt) = 0;
   virtual void OnToken(const AnswerToken& token) = 0;
   virtual void OnChoiceEnd(const ChoiceEnd& /*end*/) {}
   virtual void OnEnd(const AnswerEnd& end) = 0;

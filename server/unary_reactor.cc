@@ -32,6 +32,11 @@ void UnaryReactor::Refuse(const grpc::Status& status) {
   FinishOnce(status);
 }
 
+void UnaryReactor::OnPromptLogprobs(std::span<const PromptToken> prompt) {
+  std::lock_guard lock(mutex_);
+  if (!is_finished_) AddPromptLogprobs(prompt, *response_->mutable_accepted());
+}
+
 void UnaryReactor::OnToken(const AnswerToken& token) {
   std::lock_guard lock(mutex_);
   if (is_finished_) return;

@@ -28,6 +28,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public TokenSink {
   // The request was refused. Nothing else comes.
   void Refuse(const grpc::Status& status);
 
+  void OnPromptLogprobs(std::span<const PromptToken> prompt) override;
   void OnToken(const AnswerToken& token) override;
   void OnEnd(const AnswerEnd& end) override;
 

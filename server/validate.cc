@@ -115,11 +115,11 @@ absl::Status ValidateMinTokens(const v1::StopOptions& stop, int64_t prompt_token
                                StopRules& rules) {
   const int64_t room = rules.max_length - prompt_tokens;
   if (stop.min_tokens() > room) {
-    return FieldError("stop.min_tokens",
-                      std::string(absl::StrCat("is ", stop.min_tokens(), ", at most ", room,
-                                               rules.max_length_is_context
-                                                   ? " fit the context"
-                                                   : " are generated: stop.max_tokens")));
+    return FieldError(
+        "stop.min_tokens",
+        std::string(absl::StrCat(
+            "is ", stop.min_tokens(), ", at most ", room,
+            rules.max_length_is_context ? " fit the context" : " are generated: stop.max_tokens")));
   }
   rules.min_tokens = static_cast<int>(stop.min_tokens());
   return absl::OkStatus();
@@ -167,13 +167,34 @@ absl::StatusOr<StopRules> ValidateStop(const v1::StopOptions& stop, const Served
   return rules;
 }
 
+absl::StatusOr<int> ReadAlternatives(std::string_view field, uint32_t count) {
+  if (count <= kMaxTopLogprobs) return static_cast<int>(count);
+  return FieldError(field,
+                    std::string(absl::StrCat("must be in [0, ", kMaxTopLogprobs, "], is ", count)));
+}
+
 absl::Status ValidateOutput(const v1::OutputOptions& output, const RequestLimits& limits,
                             bool has_stop_strings, GenerationRequest& request) {
-  if (output.has_logprobs()) return FieldError("output.logprobs", kNotYet);
-  if (output.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED) {
-    return FieldError("output.logprobs_mode", kNotYet);
+  if (output.has_logprobs()) {
+    VITRINE_ASSIGN_OR_RETURN(request.output.logprobs,
+                             ReadAlternatives("output.logprobs", output.logprobs()));
   }
-  if (output.has_prompt_logprobs()) return FieldError("output.prompt_logprobs", kNotYet);
+  switch (output.logprobs_mode()) {
+    case v1::LOGPROBS_MODE_UNSPECIFIED:
+      break;
+    case v1::LOGPROBS_MODE_RAW:
+    case v1::LOGPROBS_MODE_PROCESSED:
+      if (!output.has_logprobs())
+        return FieldError("output.logprobs_mode", "needs output.logprobs");
+      break;
+    default:
+      return FieldError("output.logprobs_mode", "is not a known mode");
+  }
+  request.output.logprobs_are_processed = output.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED;
+  if (output.has_prompt_logprobs()) {
+    VITRINE_ASSIGN_OR_RETURN(request.output.prompt_logprobs,
+                             ReadAlternatives("output.prompt_logprobs", output.prompt_logprobs()));
+  }
   if (output.has_n()) {
     if (output.n() < 1 || output.n() > static_cast<uint32_t>(kMaxChoices)) {
       return FieldError("output.n", std::string(absl::StrCat("must be in [1, ", kMaxChoices,
@@ -186,11 +207,26 @@ absl::Status ValidateOutput(const v1::OutputOptions& output, const RequestLimits
                        limits.max_running_sequences));
     }
   }
-  request.return_token_ids_only = output.return_token_ids_only();
-  if (request.return_token_ids_only && has_stop_strings) {
+  request.output.return_token_ids_only = output.return_token_ids_only();
+  if (request.output.return_token_ids_only && has_stop_strings) {
     return FieldError("stop.stop_strings", "cannot be matched with output.return_token_ids_only");
   }
   return absl::OkStatus();
+}
+
+// All prompt log-probabilities travel in one message: what it may take is known beforehand.
+absl::Status CheckPromptLogprobs(const GenerationRequest& request, const ServedModel& model,
+                                 const RequestLimits& limits) {
+  if (request.output.prompt_logprobs < 0) return absl::OkStatus();
+  constexpr int64_t kTokenBytes = 24;        // Tags, id, logprob and rank at their longest.
+  constexpr int64_t kAlternativeBytes = 20;  // The same, but for the token's bytes.
+  const int64_t bytes_each =
+      kTokenBytes + request.output.prompt_logprobs * (kAlternativeBytes + model.longest_token);
+  const int64_t bytes = static_cast<int64_t>(request.prompt.size()) * bytes_each;
+  if (bytes <= limits.max_prompt_logprobs_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("output.prompt_logprobs: ", request.prompt.size(), " tokens may take ", bytes,
+                   " bytes, at most ", limits.max_prompt_logprobs_bytes, " are sent"));
 }
 
 absl::StatusOr<Encoding> EncodeText(std::string_view field, std::string_view text,
@@ -296,6 +332,7 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
   // The tokenizer last: all else is cheap.
   VITRINE_ASSIGN_OR_RETURN(request.prompt, ValidatePrompt(message, model));
   VITRINE_ASSIGN_OR_RETURN(request.stop, ValidateStop(message.stop(), model, limits, request));
+  VITRINE_RETURN_IF_ERROR(CheckPromptLogprobs(request, model, limits));
   VITRINE_RETURN_IF_ERROR(CheckSomeTokenIsLeft(request.sampling, request.stop, model));
   return request;
 }
@@ -353,6 +390,9 @@ std::vector<std::string> SupportedRequestFields() {
           "stop.stop_token_ids",
           "stop.ignore_eos",
           "stop.time_limit",
+          "output.logprobs",
+          "output.logprobs_mode",
+          "output.prompt_logprobs",
           "output.n",
           "output.return_token_ids_only",
           "output.return_prompt_token_ids",

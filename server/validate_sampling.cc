@@ -26,9 +26,9 @@ absl::Status CheckFloat(std::string_view field, float value, const FloatRange& r
   const bool above = range.has_low ? value >= range.low : value > range.low;
   const bool below = range.has_high ? value <= range.high : value < range.high;
   if (above && below) return absl::OkStatus();
-  return FieldError(field, std::string(absl::StrCat("must be in ", range.has_low ? "[" : "(",
-                                                    range.low, ", ", range.high,
-                                                    range.has_high ? "]" : ")", ", is ", value)));
+  return FieldError(
+      field, std::string(absl::StrCat("must be in ", range.has_low ? "[" : "(", range.low, ", ",
+                                      range.high, range.has_high ? "]" : ")", ", is ", value)));
 }
 
 // Keeps `fallback` where the field is unset.
@@ -54,9 +54,8 @@ absl::Status ReadFilters(const v1::SamplingOptions& sampling, const ServedModel&
   VITRINE_ASSIGN_OR_RETURN(params.typical_p,
                            ReadFloat("sampling.typical_p", sampling.has_typical_p(),
                                      sampling.typical_p(), params.typical_p, {0, 1, false}));
-  VITRINE_ASSIGN_OR_RETURN(params.top_p,
-                           ReadFloat("sampling.top_p", sampling.has_top_p(), sampling.top_p(),
-                                     params.top_p, {0, 1, false}));
+  VITRINE_ASSIGN_OR_RETURN(params.top_p, ReadFloat("sampling.top_p", sampling.has_top_p(),
+                                                   sampling.top_p(), params.top_p, {0, 1, false}));
   VITRINE_ASSIGN_OR_RETURN(params.min_p,
                            ReadFloat("sampling.min_p", sampling.has_min_p(), sampling.min_p(),
                                      params.min_p, {0, 1, true, false}));
@@ -80,9 +79,9 @@ absl::Status ReadPenalties(const v1::SamplingOptions& sampling, SamplingParams& 
                 sampling.frequency_penalty(), params.frequency_penalty, {-2, 2}));
   if (sampling.has_penalty_window()) {
     if (sampling.penalty_window() != -1 && sampling.penalty_window() < 1) {
-      return FieldError("sampling.penalty_window",
-                        std::string(absl::StrCat("must be -1 or at least 1, is ",
-                                                 sampling.penalty_window())));
+      return FieldError(
+          "sampling.penalty_window",
+          std::string(absl::StrCat("must be -1 or at least 1, is ", sampling.penalty_window())));
     }
     params.penalty_window = sampling.penalty_window();
   }
@@ -93,9 +92,9 @@ absl::Status ReadLogitBias(const v1::SamplingOptions& sampling, const ServedMode
                            const RequestLimits& limits, SamplingParams& params) {
   constexpr std::string_view kField = "sampling.logit_bias";
   if (sampling.logit_bias_size() > limits.max_logit_biases) {
-    return FieldError(kField, std::string(absl::StrCat("at most ", limits.max_logit_biases,
-                                                       " entries, are ",
-                                                       sampling.logit_bias_size())));
+    return FieldError(
+        kField, std::string(absl::StrCat("at most ", limits.max_logit_biases, " entries, are ",
+                                         sampling.logit_bias_size())));
   }
   for (const v1::LogitBias& entry : sampling.logit_bias()) {
     VITRINE_RETURN_IF_ERROR(CheckTokenId(kField, entry.token_id(), model));
@@ -113,12 +112,12 @@ absl::Status ReadLogitBias(const v1::SamplingOptions& sampling, const ServedMode
 }
 
 // Ids in ascending order, each once.
-absl::StatusOr<std::vector<TokenId>> ReadIds(
-    std::string_view field, const google::protobuf::RepeatedField<uint32_t>& ids,
-    const ServedModel& model) {
+absl::StatusOr<std::vector<TokenId>> ReadIds(std::string_view field,
+                                             const google::protobuf::RepeatedField<uint32_t>& ids,
+                                             const ServedModel& model) {
   if (ids.size() > model.vocabulary) {
-    return FieldError(field, std::string(absl::StrCat("at most ", model.vocabulary, " ids, are ",
-                                                      ids.size())));
+    return FieldError(
+        field, std::string(absl::StrCat("at most ", model.vocabulary, " ids, are ", ids.size())));
   }
   std::vector<TokenId> read;
   for (const uint32_t id : ids) {
@@ -170,9 +169,9 @@ absl::Status CheckSomeTokenIsLeft(const SamplingParams& sampling, const StopRule
   if (!stop.withheld.empty()) {
     return FieldError("stop.min_tokens", "no token is left that does not end the answer");
   }
-  return FieldError(sampling.allowed.empty() ? "sampling.banned_token_ids"
-                                             : "sampling.allowed_token_ids",
-                    "no token is left");
+  return FieldError(
+      sampling.allowed.empty() ? "sampling.banned_token_ids" : "sampling.allowed_token_ids",
+      "no token is left");
 }
 
 absl::Status CheckTokenId(std::string_view field, uint32_t id, const ServedModel& model) {

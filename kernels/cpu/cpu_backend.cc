@@ -83,6 +83,9 @@ class CpuBackend final : public Backend {
   void DoSample(const SampleArgs& args) override {
     if (!args.rows.empty()) recorder_.Add(SamplePhase{args});
   }
+  void DoLogprobs(const LogprobsArgs& args) override {
+    if (!args.rows.empty()) recorder_.Add(LogprobsPhase{args});
+  }
 
   const KernelTable& kernels_;
   PageArena arena_;

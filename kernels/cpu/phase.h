@@ -14,6 +14,7 @@
 #include "kernels/embed.h"
 #include "kernels/gather_rows.h"
 #include "kernels/layer_norm.h"
+#include "kernels/logprobs.h"
 #include "kernels/mat_mul.h"
 #include "kernels/pack_rows.h"
 #include "kernels/paged_attention.h"
@@ -95,11 +96,15 @@ struct SamplePhase {
   SampleArgs args;
 };
 
-using Phase = std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, LayerNormPhase, PackRowsPhase,
-                           RmsNormAddPhase, MatMulPhase, ActivatedMatMulPhase, RopeWriteKvPhase,
-                           MatMulRopeWriteKvPhase, PagedAttentionPhase, QuantizePhase,
-                           AttentionRowsPhase, AttentionReducePhase, AdjustLogitsPhase,
-                           SamplePhase>;
+struct LogprobsPhase {
+  LogprobsArgs args;
+};
+
+using Phase =
+    std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, LayerNormPhase, PackRowsPhase,
+                 RmsNormAddPhase, MatMulPhase, ActivatedMatMulPhase, RopeWriteKvPhase,
+                 MatMulRopeWriteKvPhase, PagedAttentionPhase, QuantizePhase, AttentionRowsPhase,
+                 AttentionReducePhase, AdjustLogitsPhase, SamplePhase, LogprobsPhase>;
 
 inline const CpuMatrix& AsMatrix(const PackedMatrix* matrix) {
   return static_cast<const CpuMatrix&>(*matrix);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/attention_reduce.h"
+#include "kernels/cpu/logprobs.h"
 #include "kernels/sampling_math.h"
 
 namespace vitrine::cpu {
@@ -117,6 +118,14 @@ void RunSample(const WorkerContext& context, const SamplePhase& phase) {
   });
 }
 
+void RunLogprobs(const WorkerContext& context, const LogprobsPhase& phase) {
+  const auto rows = static_cast<int64_t>(phase.args.rows.size());
+  context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
+    const auto row = static_cast<size_t>(item);
+    phase.args.output.data()[row] = RowLogprobs(phase.args, row);
+  });
+}
+
 }  // namespace
 
 StepRecorder::StepRecorder(ThreadPool& pool, const KernelTable& kernels,
@@ -221,6 +230,7 @@ void StepRecorder::RunPhase(const WorkerContext& context, const Phase& phase) {
           [&](const AttentionReducePhase& op) { RunAttentionReduce(context, op); },
           [&](const AdjustLogitsPhase& op) { RunAdjustLogits(context, op); },
           [&](const SamplePhase& op) { RunSample(context, op); },
+          [&](const LogprobsPhase& op) { RunLogprobs(context, op); },
       },
       phase);
 }

@@ -1,6 +1,5 @@
 // Biases, bans and penalties, one block per row. Bound: vocabulary * 8 bytes per row from L2.
 #include "kernels/cuda/adjust_logits.h"
-
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/sampling_math.h"

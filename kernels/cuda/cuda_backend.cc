@@ -18,6 +18,7 @@
 #include "kernels/cuda/embed.h"
 #include "kernels/cuda/gather_rows.h"
 #include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/logprobs.h"
 #include "kernels/cuda/mat_mul.h"
 #include "kernels/cuda/pack_rows.h"
 #include "kernels/cuda/rms_norm.h"
@@ -87,6 +88,7 @@ class CudaBackend final : public Backend {
   void DoGatherRows(const GatherRowsArgs& args) override;
   void DoAdjustLogits(const AdjustLogitsArgs& args) override;
   void DoSample(const SampleArgs& args) override;
+  void DoLogprobs(const LogprobsArgs& args) override;
 
   DeviceBatch StageBatch(const PagedBatch& batch);
   void Multiply(const PackedMatrix* weight, DeviceSpan<const float> bias, MatMulParams params);
@@ -475,12 +477,13 @@ void CudaBackend::DoAdjustLogits(const AdjustLogitsArgs& args) {
                             .presence_penalty = adjustment.presence_penalty,
                             .frequency_penalty = adjustment.frequency_penalty});
   }
-  cuda::AdjustLogits({.logits = args.logits.data(),
-                      .adjustments = staging_.Stage(std::span<const DeviceAdjustment>(adjustments_)),
-                      .output = args.output.data(),
-                      .count = static_cast<int>(args.adjustments.size()),
-                      .vocabulary = args.vocabulary},
-                     stream_);
+  cuda::AdjustLogits(
+      {.logits = args.logits.data(),
+       .adjustments = staging_.Stage(std::span<const DeviceAdjustment>(adjustments_)),
+       .output = args.output.data(),
+       .count = static_cast<int>(args.adjustments.size()),
+       .vocabulary = args.vocabulary},
+      stream_);
 }
 
 void CudaBackend::DoSample(const SampleArgs& args) {
@@ -491,6 +494,18 @@ void CudaBackend::DoSample(const SampleArgs& args) {
                 .count = static_cast<int>(args.rows.size()),
                 .vocabulary = args.vocabulary},
                stream_);
+}
+
+void CudaBackend::DoLogprobs(const LogprobsArgs& args) {
+  cuda::Logprobs({.logits = args.logits.data(),
+                  .adjusted = args.adjusted.data(),
+                  .sampling = staging_.Stage(args.sampling),
+                  .token_ids = args.token_ids.data(),
+                  .rows = staging_.Stage(args.rows),
+                  .output = args.output.data(),
+                  .count = static_cast<int>(args.rows.size()),
+                  .vocabulary = args.vocabulary},
+                 stream_);
 }
 
 absl::Status NoDevice(std::string_view why) {

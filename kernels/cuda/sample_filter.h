@@ -1,8 +1,8 @@
-// The filter of a row on the device, by one block: what MakeSampleFilter() of sampling_math.h gives,
-// bit for bit, without sorting. Top-k, typical and top-p are threshold searches: a radix descent of
-// four passes over an integer form of the logits that has their order (typical: that of their
-// distance from the mean), with counts or integer weights in a histogram of 256 bins. All sums are
-// integers, so the order in which threads add does not matter.
+// The filter of a row on the device, by one block: what MakeSampleFilter() of sampling_math.h
+// gives, bit for bit, without sorting. Top-k, typical and top-p are threshold searches: a radix
+// descent of four passes over an integer form of the logits that has their order (typical: that of
+// their distance from the mean), with counts or integer weights in a histogram of 256 bins. All
+// sums are integers, so the order in which threads add does not matter.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -156,8 +156,7 @@ __device__ inline void ApplyTypical(const Logits& logits, float typical_p, Sampl
   const auto nearness = [&](float logit) {
     return mass(logit) > 0 ? ~filter.DistanceFromMean(logit) : 0u;
   };
-  filter.typical_distance =
-      ~FindCrossing(logits, TopPMass(typical_p, total), nearness, mass).key;
+  filter.typical_distance = ~FindCrossing(logits, TopPMass(typical_p, total), nearness, mass).key;
   filter.is_typical = true;
 }
 

@@ -9,6 +9,7 @@ set(VITRINE_CUDA_KERNELS
   embed
   gather_rows
   layer_norm
+  logprobs
   mat_mul_exact
   mat_mul_large
   mat_mul_small

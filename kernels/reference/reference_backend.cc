@@ -13,6 +13,7 @@
 #include "kernels/reference/embed.h"
 #include "kernels/reference/gather_rows.h"
 #include "kernels/reference/layer_norm.h"
+#include "kernels/reference/logprobs.h"
 #include "kernels/reference/mat_mul.h"
 #include "kernels/reference/pack_rows.h"
 #include "kernels/reference/paged_attention.h"
@@ -77,6 +78,7 @@ class ReferenceBackend final : public Backend {
   void DoGatherRows(const GatherRowsArgs& args) override { reference::GatherRows(args); }
   void DoAdjustLogits(const AdjustLogitsArgs& args) override { reference::AdjustLogits(args); }
   void DoSample(const SampleArgs& args) override { reference::Sample(args); }
+  void DoLogprobs(const LogprobsArgs& args) override { reference::Logprobs(args); }
 
   reference::Scratch scratch_;
 };

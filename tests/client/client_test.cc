@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/logprobs_table.h"
 #include "client/stream_check.h"
 #include "tests/client/fake_server.h"
 #include "tests/client/subprocess.h"
@@ -435,6 +436,27 @@ TEST(StreamCheckTest, SeesEveryBrokenPromise) {
   EXPECT_TRUE(jumps.Add(accepted).ok());
   token.mutable_tokens()->mutable_tokens(0)->set_position(3);
   EXPECT_FALSE(jumps.Add(token).ok());
+}
+
+TEST(LogprobsTable, ShowsTokensAndAlternatives) {
+  v1::Token token;
+  token.set_position(12);
+  token.set_id(7);
+  token.set_bytes(" Paris\n\xff");
+  token.set_logprob(-0.125f);
+  token.set_rank(1);
+  for (const char* bytes : {" Paris\n\xff", ""}) {
+    v1::TokenLogprob& one = *token.add_top();
+    one.set_id(7);
+    one.set_bytes(bytes);
+    one.set_logprob(-2.0f);
+  }
+  EXPECT_EQ(FormatLogprobs(token),
+            "    12   -0.1250  rank 1  \" Paris\\n\\377\"  | \" Paris\\n\\377\" -2.0000, id 7 "
+            "-2.0000\n");
+  v1::PromptLogprob first;
+  first.set_id(3);
+  EXPECT_EQ(FormatLogprobs(first, 0), "     0            id 3\n");
 }
 
 }  // namespace

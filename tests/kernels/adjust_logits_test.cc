@@ -31,7 +31,8 @@ Lists RandomLists(int vocabulary, int variant, Random& random) {
     return ids;
   };
   if (variant % 2 == 0) {
-    for (const int32_t id : some(700)) lists.biases.push_back({id, 0.25f * static_cast<float>(id % 9)});
+    for (const int32_t id : some(700))
+      lists.biases.push_back({id, 0.25f * static_cast<float>(id % 9)});
   }
   if (variant % 3 == 0) lists.allowed = some(vocabulary);
   if (variant % 4 < 2) lists.banned = some(30);

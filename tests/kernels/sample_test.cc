@@ -19,14 +19,15 @@ class SampleTest : public ::testing::TestWithParam<BackendCase> {};
 std::vector<SampleRow> RandomRows(int count, Random& random) {
   std::vector<SampleRow> rows;
   for (int r = 0; r < count; ++r) {
-    rows.push_back({.temperature = r % 4 == 0 ? 0.0f : 0.3f + 0.1f * static_cast<float>(r % 20),
-                    .top_k = r % 3 == 0 ? 0 : 1 + random.Below(100),
-                    .typical_p = r % 7 < 4 ? 1.0f : 0.01f * static_cast<float>(1 + random.Below(99)),
-                    .top_p = r % 2 == 0 ? 1.0f : 0.01f * static_cast<float>(1 + random.Below(99)),
-                    .min_p = r % 5 == 0 ? 0.05f : 0.0f,
-                    .seed = static_cast<uint64_t>(random.Below(1 << 30)),
-                    .choice = static_cast<uint32_t>(r % 3),
-                    .position = r});
+    rows.push_back(
+        {.temperature = r % 4 == 0 ? 0.0f : 0.3f + 0.1f * static_cast<float>(r % 20),
+         .top_k = r % 3 == 0 ? 0 : 1 + random.Below(100),
+         .typical_p = r % 7 < 4 ? 1.0f : 0.01f * static_cast<float>(1 + random.Below(99)),
+         .top_p = r % 2 == 0 ? 1.0f : 0.01f * static_cast<float>(1 + random.Below(99)),
+         .min_p = r % 5 == 0 ? 0.05f : 0.0f,
+         .seed = static_cast<uint64_t>(random.Below(1 << 30)),
+         .choice = static_cast<uint32_t>(r % 3),
+         .position = r});
   }
   return rows;
 }

@@ -50,7 +50,8 @@ std::vector<Sampler> Samplers() {
       {.name = "top_p", .row = {.temperature = 1.5f, .top_p = 0.8f}},
       {.name = "min_p", .row = {.temperature = 2.0f, .min_p = 0.1f}},
       {.name = "all filters",
-       .row = {.temperature = 1.7f, .top_k = 18, .typical_p = 0.95f, .top_p = 0.9f, .min_p = 0.05f}},
+       .row =
+           {.temperature = 1.7f, .top_k = 18, .typical_p = 0.95f, .top_p = 0.9f, .min_p = 0.05f}},
       {.name = "logit_bias",
        .row = {.temperature = 1.0f},
        .biases = {{1, 2.0f}, {2, -1.0f}, {20, 3.5f}}},
@@ -84,8 +85,8 @@ std::vector<double> ExactDistribution(const std::vector<float>& logits, const Sa
   }
   std::vector<int> kept;
   for (int id = 0; id < kVocabulary; ++id) {
-    const bool is_allowed = sampler.allowed.empty() ||
-                            std::ranges::find(sampler.allowed, id) != sampler.allowed.end();
+    const bool is_allowed =
+        sampler.allowed.empty() || std::ranges::find(sampler.allowed, id) != sampler.allowed.end();
     const bool is_banned = std::ranges::find(sampler.banned, id) != sampler.banned.end();
     if (is_allowed && !is_banned) kept.push_back(id);
   }
@@ -113,7 +114,8 @@ std::vector<double> ExactDistribution(const std::vector<float>& logits, const Sa
   if (row.typical_p < 1.0f) {
     double entropy = 0;
     for (const int id : kept) entropy -= probability(id) * std::log(probability(id));
-    std::ranges::sort(kept, {}, [&](int id) { return std::abs(-std::log(probability(id)) - entropy); });
+    std::ranges::sort(kept, {},
+                      [&](int id) { return std::abs(-std::log(probability(id)) - entropy); });
     keep_mass(row.typical_p);
     normalize();
     std::ranges::sort(kept, std::ranges::greater(), score);

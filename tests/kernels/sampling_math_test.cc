@@ -256,9 +256,9 @@ TEST(AdjustLogitsTest, FiniteLogitsStayFiniteAndBrokenOnesBroken) {  // Cases 37
   const std::vector<int32_t> banned = {4, 5};
   const std::vector<SeenToken> seen = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};
   std::vector<float> adjusted(logits.size());
-  AdjustLogitsRow(
-      logits, {.biases = biases, .banned = banned, .seen = seen, .repetition_penalty = 1e-38f},
-      adjusted);
+  AdjustLogitsRow(logits,
+                  {.biases = biases, .banned = banned, .seen = seen, .repetition_penalty = 1e-38f},
+                  adjusted);
   EXPECT_EQ(adjusted[0], kLargest);
   EXPECT_LT(adjusted[1], 0.0f);
   EXPECT_GE(adjusted[1], -kLargest);

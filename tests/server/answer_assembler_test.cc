@@ -20,12 +20,23 @@ class RecordingSink final : public TokenSink {
     bytes += token.bytes;
     text += token.text;
     texts.push_back(token.text);
+    scores.push_back(token.score);
+    if (token.score.logprobs != nullptr) logprobs.push_back(*token.score.logprobs);
+  }
+  void OnPromptLogprobs(std::span<const PromptToken> prompt) override {
+    for (const PromptToken& token : prompt) {
+      prompt_logprobs.push_back(token.score.logprobs == nullptr ? 1.0f
+                                                                : token.score.logprobs->logprob);
+    }
   }
   void OnEnd(const AnswerEnd& /*end*/) override {}
 
   std::vector<int64_t> positions;
   std::vector<TokenId> ids;
   std::vector<std::string> texts;
+  std::vector<TokenScore> scores;  // Their pointers are dead.
+  std::vector<TokenLogprobs> logprobs;
+  std::vector<float> prompt_logprobs;
   std::string bytes;
   std::string text;
 };
@@ -42,7 +53,14 @@ Answer Assemble(const GenerationRequest& request, const std::vector<TokenId>& id
   Answer answer;
   AnswerAssembler assembler(tokenizer, request, 0);
   for (const TokenId id : ids) {
-    if (!assembler.Append(id, answer.sink)) break;
+    std::unique_ptr<TokenLogprobs> logprobs;
+    if (request.output.logprobs >= 0) {
+      logprobs = std::make_unique<TokenLogprobs>();
+      logprobs->logprob = -static_cast<float>(id);
+      logprobs->top_count = 1;
+      logprobs->top_ids[0] = id;
+    }
+    if (!assembler.Append(id, std::move(logprobs), answer.sink)) break;
   }
   answer.end = assembler.Finish(engine_end, answer.sink);
   return answer;
@@ -84,6 +102,35 @@ TEST(AnswerAssembler, NoStopStringBeginsInTheFirstMinTokens) {
     EXPECT_GE(answer.end.completion_tokens, c.min_tokens);
     EXPECT_EQ(answer.end.stop_string >= 0, c.min_tokens < 6) << c.min_tokens;
   }
+}
+
+// Whatever waits and whatever is discarded: a token carries its own log-probabilities.
+TEST(AnswerAssembler, LogprobsStayWithTheirTokens) {
+  for (const std::vector<std::string>& stops :
+       std::vector<std::vector<std::string>>{{}, {"cde"}, {"cdx", "cdef", "fgg"}, {"e"}, {"z"}}) {
+    GenerationRequest request = WithStops(stops);
+    request.output.logprobs = 1;
+    const Answer answer = Assemble(request, BytesOf("abcdefgh"));
+    ASSERT_EQ(answer.sink.logprobs.size(), answer.sink.ids.size());
+    for (size_t i = 0; i < answer.sink.ids.size(); ++i) {
+      EXPECT_EQ(answer.sink.logprobs[i].logprob, -static_cast<float>(answer.sink.ids[i]));
+      ASSERT_EQ(answer.sink.scores[i].top_bytes.size(), 1u);
+      EXPECT_EQ(answer.sink.scores[i].top_bytes[0],
+                std::string(1, static_cast<char>(answer.sink.ids[i])));
+    }
+  }
+}
+
+TEST(AnswerAssembler, ThePromptsFirstTokenHasNoScore) {
+  static const FakeTokenizer tokenizer;
+  const GenerationRequest request = WithStops({});
+  const AnswerAssembler assembler(tokenizer, request);
+  std::vector<TokenLogprobs> logprobs(2);
+  logprobs[0].logprob = -5.0f;
+  logprobs[1].logprob = -6.0f;
+  RecordingSink sink;
+  assembler.ScorePrompt(logprobs, sink);
+  EXPECT_EQ(sink.prompt_logprobs, (std::vector<float>{1.0f, -5.0f, -6.0f}));
 }
 
 TEST(AnswerAssembler, PositionsCountAndHash) {
@@ -159,7 +206,7 @@ TEST(AnswerAssembler, ReplacementCharacterMatchesOnlyItsRealBytes) {
 
 TEST(AnswerAssembler, IdsOnly) {
   GenerationRequest request = WithStops({});
-  request.return_token_ids_only = true;
+  request.output.return_token_ids_only = true;
   const Answer answer = Assemble(request, {65, 66});
   EXPECT_EQ(answer.sink.ids, (std::vector<TokenId>{65, 66}));
   EXPECT_EQ(answer.sink.bytes, "");

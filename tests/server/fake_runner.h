@@ -108,6 +108,21 @@ inline TokenId DrawAdjusted(uint64_t history, const SampleRow& row, const LogitA
   return kNoToken;
 }
 
+// Log-probabilities that belong to one token after one history.
+inline TokenLogprobs FakeLogprobs(uint64_t history, TokenId token, int top_count, bool is_processed,
+                                  int vocabulary) {
+  const uint64_t x = ExtendHistory(history + (is_processed ? 1 : 0), token);
+  TokenLogprobs logprobs = {.logprob = -0.01f * static_cast<float>(x % 997),
+                            .rank = 1 + static_cast<int32_t>(x % 5),
+                            .top_count = top_count};
+  for (int i = 0; i < top_count; ++i) {
+    const auto index = static_cast<size_t>(i);
+    logprobs.top_ids[index] = static_cast<TokenId>((x + index) % static_cast<uint64_t>(vocabulary));
+    logprobs.top_logprobs[index] = -0.5f * static_cast<float>(i);
+  }
+  return logprobs;
+}
+
 // The answer that a request must get whatever runs beside it.
 inline std::vector<TokenId> ExpectedTokens(std::vector<TokenId> tokens, int count, SampleRow row,
                                            int vocabulary) {
@@ -132,6 +147,8 @@ class FakeRunner final : public Runner {
   void Step(const Batch& batch, std::span<TokenId> next) override {
     CheckShape(batch, next);
     if (before_step) before_step(batch);
+    logprobs_.clear();
+    prompt_logprobs_.clear();
     size_t sample = 0;
     for (int s = 0; s < batch.sequences(); ++s) {
       const auto index = static_cast<size_t>(s);
@@ -140,17 +157,29 @@ class FakeRunner final : public Runner {
         const uint64_t before = position == 0 ? 0 : history_[Slot(batch, s, position - 1)];
         const uint64_t history = ExtendHistory(before, batch.token_ids[static_cast<size_t>(row)]);
         history_[Slot(batch, s, position)] = history;
+        Score(batch, row, history);
         if (sample >= next.size() || batch.sampled_rows[sample] != row) continue;
         const SampleRow& draw = batch.sampling[sample];
         VITRINE_CHECK_EQ(draw.position, int64_t{position} + 1);
         next[sample] = is_broken && is_broken(draw) ? kNoToken : Draw(batch, sample, history);
+        if (logprobs_.size() < batch.logprobs.size() &&
+            batch.logprobs[logprobs_.size()].row == static_cast<int32_t>(sample)) {
+          const LogprobsRow& wanted = batch.logprobs[logprobs_.size()];
+          logprobs_.push_back(FakeLogprobs(history, next[sample], wanted.top_count,
+                                           wanted.is_processed, limits_.vocabulary));
+        }
         ++sample;
       }
     }
     VITRINE_CHECK_EQ(sample, next.size());
+    VITRINE_CHECK_EQ(logprobs_.size(), batch.logprobs.size());
+    VITRINE_CHECK_EQ(prompt_logprobs_.size(), batch.scored.size());
     rows += batch.rows();
     ++steps;
   }
+
+  std::span<const TokenLogprobs> logprobs() const override { return logprobs_; }
+  std::span<const TokenLogprobs> prompt_logprobs() const override { return prompt_logprobs_; }
 
   std::function<void(const Batch&)> before_step;    // May block, count or look.
   std::function<bool(const SampleRow&)> is_broken;  // The row's logits are not finite.
@@ -161,10 +190,17 @@ class FakeRunner final : public Runner {
   TokenId Draw(const Batch& batch, size_t sample, uint64_t history) const {
     const SampleRow& draw = batch.sampling[sample];
     if (draw.adjusted_row < 0) return DrawFromHistory(history, draw, limits_.vocabulary);
-    const LogitAdjustment& change =
-        batch.adjustments.at(static_cast<size_t>(draw.adjusted_row));
+    const LogitAdjustment& change = batch.adjustments.at(static_cast<size_t>(draw.adjusted_row));
     VITRINE_CHECK_EQ(static_cast<size_t>(change.row), sample);
     return DrawAdjusted(history, draw, change, limits_.vocabulary);
+  }
+
+  void Score(const Batch& batch, int row, uint64_t history) {
+    const size_t next = prompt_logprobs_.size();
+    if (next == batch.scored.size() || batch.scored[next].row != row) return;
+    const LogprobsRow& wanted = batch.scored[next];
+    prompt_logprobs_.push_back(FakeLogprobs(history, wanted.token_id, wanted.top_count,
+                                            wanted.is_processed, limits_.vocabulary));
   }
 
   void CheckShape(const Batch& batch, std::span<TokenId> next) const {
@@ -186,6 +222,8 @@ class FakeRunner final : public Runner {
 
   RunnerLimits limits_;
   std::vector<uint64_t> history_;  // [num_blocks, kKvBlockTokens]
+  std::vector<TokenLogprobs> logprobs_;
+  std::vector<TokenLogprobs> prompt_logprobs_;
 };
 
 }  // namespace vitrine::server

@@ -68,7 +68,8 @@ class Bench {
     if (batch.rows() == 0) return rows;
     std::vector<TokenId> next(batch.sampling.size());
     runner_.Step(batch, next);
-    for (const StepResult& result : scheduler_.Complete(next)) {
+    for (const StepResult& result :
+         scheduler_.Complete(next, runner_.logprobs(), runner_.prompt_logprobs())) {
       const std::string name = NameOf(*result.sequence);
       if (result.token >= 0) answers_[name].push_back(result.token);
       if (result.has_ended) ended_.push_back(name);
@@ -474,6 +475,37 @@ TEST(Scheduler, AdjustmentsFollowTheAnswer) {
   EXPECT_EQ(answer.size(), 25u);
   EXPECT_GT(bench.scheduler().preemptions(), 0);
   bench.ExpectAnswer("a", {.prompt = 10, .max_tokens = 30});
+}
+
+// Every row of the prompt is scored once, whatever the cache holds and however often the sequence
+// has to start over.
+TEST(Scheduler, EveryPromptRowIsScoredOnce) {
+  Bench bench({.max_running_sequences = 3,
+               .max_step_tokens = 16,
+               .prefill_chunk_tokens = 8,
+               .optimistic_admission = true},
+              /*num_blocks=*/6, /*prefix_cache=*/true);
+  bench.Add("warm", {.prompt = 40, .max_tokens = 1});
+  bench.RunAll();
+  GenerationRequest request;
+  for (int i = 0; i < 40; ++i) request.prompt.push_back((1 + i) % 997);  // The same prompt.
+  request.stop.max_length = 50;
+  request.output.prompt_logprobs = 1;
+  std::vector<TokenId> scored;
+  bench.runner().before_step = [&](const Batch& batch) {
+    for (const LogprobsRow& row : batch.scored) {
+      EXPECT_EQ(row.top_count, 1);
+      scored.push_back(row.token_id);
+    }
+  };
+  auto active = std::make_shared<ActiveRequest>("scored", request, nullptr);
+  bench.scheduler().Admit(std::make_unique<Sequence>(active, bench.pool().RootChain(""), 1000));
+  bench.Add("a", {.prompt = 10, .max_tokens = 40, .priority = 1, .first_token = 300});
+  bench.Add("b", {.prompt = 10, .max_tokens = 40, .priority = 1, .first_token = 500});
+  bench.RunAll();
+  EXPECT_GT(bench.scheduler().preemptions(), 0);
+  EXPECT_EQ(scored, std::vector<TokenId>(request.prompt.begin() + 1, request.prompt.end()));
+  EXPECT_EQ(bench.answer("scored"), ExpectedTokens(request.prompt, 10, {}, kVocabulary));
 }
 
 }  // namespace

@@ -70,8 +70,7 @@ std::vector<BrokenRule> SamplingCases() {
        [](Message& m) { m.mutable_sampling()->set_frequency_penalty(-2.1f); }, "[-2, 2]"},
       {"sampling.penalty_window", [](Message& m) { m.mutable_sampling()->set_penalty_window(0); },
        "-1 or at least 1"},
-      {"sampling.penalty_window",
-       [](Message& m) { m.mutable_sampling()->set_penalty_window(-2); }},
+      {"sampling.penalty_window", [](Message& m) { m.mutable_sampling()->set_penalty_window(-2); }},
   };
 }
 
@@ -154,10 +153,19 @@ std::vector<BrokenRule> OtherCases() {
       {"stop.time_limit", [](Message& m) { m.mutable_stop()->mutable_time_limit(); }},
       {"stop.time_limit",
        [](Message& m) { m.mutable_stop()->mutable_time_limit()->set_seconds(-1); }},
-      {"output.logprobs", [](Message& m) { m.mutable_output()->set_logprobs(0); }},
+      {"output.logprobs", [](Message& m) { m.mutable_output()->set_logprobs(21); }, "[0, 20]"},
+      {"output.logprobs", [](Message& m) { m.mutable_output()->set_logprobs(0xffffffffu); }},
       {"output.logprobs_mode",
-       [](Message& m) { m.mutable_output()->set_logprobs_mode(v1::LOGPROBS_MODE_RAW); }},
-      {"output.prompt_logprobs", [](Message& m) { m.mutable_output()->set_prompt_logprobs(1); }},
+       [](Message& m) { m.mutable_output()->set_logprobs_mode(v1::LOGPROBS_MODE_RAW); },
+       "needs output.logprobs"},
+      {"output.logprobs_mode",
+       [](Message& m) {
+         m.mutable_output()->set_logprobs(1);
+         m.mutable_output()->set_logprobs_mode(static_cast<v1::LogprobsMode>(7));
+       },
+       "not a known mode"},
+      {"output.prompt_logprobs", [](Message& m) { m.mutable_output()->set_prompt_logprobs(21); },
+       "[0, 20]"},
       {"output.n", [](Message& m) { m.mutable_output()->set_n(0); }, "[1, 8]"},
       {"output.n", [](Message& m) { m.mutable_output()->set_n(1'000'000); }, "[1, 8]"},
       {"stop.stop_strings",
@@ -259,8 +267,30 @@ TEST_F(ValidateTest, OddValuesThatAreRight) {
   for (size_t i = 0; i < changes.size(); ++i) {
     EXPECT_TRUE(Validate([&](Message& m) { changes[i](*m.mutable_sampling()); }).ok()) << i;
   }
-  EXPECT_EQ(Validate([](Message& m) { m.mutable_sampling()->set_top_k(9'999'999); })->sampling.top_k,
-            270);
+  EXPECT_EQ(
+      Validate([](Message& m) { m.mutable_sampling()->set_top_k(9'999'999); })->sampling.top_k,
+      270);
+}
+
+TEST_F(ValidateTest, PromptLogprobsAreLimitedByWhatOneMessageMayTake) {  // Case 42.
+  model_.context_length = 200'000;
+  model_.kv_tokens = 200'000;
+  const auto ask = [&](size_t prompt, uint32_t alternatives) {
+    return Validate([&](Message& m) {
+             m.set_text(std::string(prompt - 1, 'x'));
+             m.mutable_output()->set_prompt_logprobs(alternatives);
+           })
+        .status();
+  };
+  EXPECT_TRUE(ask(100'000, 0).ok());
+  EXPECT_TRUE(ask(1000, 20).ok());
+  const absl::Status refused = ask(100'000, 20);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(RetryAfterMicros(refused).has_value());
+  // 24 + 20 * (20 + 6) bytes for each token.
+  EXPECT_EQ(refused.message(),
+            "output.prompt_logprobs: 100000 tokens may take 54400000 bytes, at most 4194304 are "
+            "sent");
 }
 
 TEST_F(ValidateTest, AnUnsetSeedIsFresh) {  // Case 51.

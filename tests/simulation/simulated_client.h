@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ class SimulatedClient final : public TokenSink {
 
   void Accept(const ActiveRequest& request) { messages_.Accept(request, false); }
 
+  void OnPromptLogprobs(std::span<const PromptToken> prompt) override {
+    if (end_ || has_prompt_) Fail("prompt log-probabilities at a wrong time");
+    has_prompt_ = true;
+    if (!is_dead) messages_.AddPromptLogprobs(prompt);
+  }
   void OnToken(const AnswerToken& token) override {
     if (end_) Fail("a token after the end");
     if (is_dead) return;
@@ -56,6 +62,7 @@ class SimulatedClient final : public TokenSink {
     if (event->sequence_number() != next_number_++) Fail("a gap in the sequence numbers");
     if (event->has_accepted() != (event->sequence_number() == 0)) Fail("Accepted is not first");
     if (has_done_) Fail("a message after Done");
+    if (event->has_accepted() && has_prompt_) CheckPrompt(event->accepted());
     largest_message = std::max(largest_message, event->tokens().tokens_size());
     for (const v1::Token& token : event->tokens().tokens()) CheckToken(token);
     if (event->has_choice_finished()) {
@@ -118,10 +125,49 @@ class SimulatedClient final : public TokenSink {
     if (token.position() != row.position) Fail("a token lost or doubled");
     if (id != ExpectedToken(answer, row)) Fail("a wrong token");
     if (token.bytes() != tokenizer_.TokenBytes(id)) Fail("wrong bytes");
+    if (token.has_logprob() != (request_.output.logprobs >= 0)) Fail("log-probabilities or not");
+    if (token.has_logprob()) {
+      CheckScore(token,
+                 FakeLogprobs(answer.history, id, request_.output.logprobs,
+                              request_.output.logprobs_are_processed, tokenizer_.vocabulary()));
+    }
     if (FindInvalidUtf8(token.text()) != std::string_view::npos) Fail("text is not UTF-8");
     answer.history = ExtendHistory(answer.history, id);
     answer.ids.push_back(id);
     answer.text += token.text();
+  }
+
+  // Of Token and PromptLogprob.
+  template <class Message>
+  void CheckScore(const Message& message, const TokenLogprobs& expected) {
+    bool is_right = message.logprob() == expected.logprob &&
+                    static_cast<int32_t>(message.rank()) == expected.rank &&
+                    message.top_size() == expected.top_count;
+    for (int i = 0; is_right && i < message.top_size(); ++i) {
+      const auto index = static_cast<size_t>(i);
+      is_right = static_cast<TokenId>(message.top(i).id()) == expected.top_ids[index] &&
+                 message.top(i).bytes() == tokenizer_.TokenBytes(expected.top_ids[index]) &&
+                 message.top(i).logprob() == expected.top_logprobs[index];
+    }
+    if (!is_right) Fail("log-probabilities of another token");
+  }
+
+  void CheckPrompt(const v1::Accepted& accepted) {
+    if (static_cast<size_t>(accepted.prompt_logprobs_size()) != request_.prompt.size()) {
+      return Fail("not all of the prompt is scored");
+    }
+    uint64_t history = 0;
+    for (int i = 0; i < accepted.prompt_logprobs_size(); ++i) {
+      const v1::PromptLogprob& message = accepted.prompt_logprobs(i);
+      const TokenId token = request_.prompt[static_cast<size_t>(i)];
+      if (static_cast<TokenId>(message.id()) != token) Fail("a wrong prompt token");
+      if (i == 0 && message.has_logprob()) Fail("nothing precedes the first token");
+      if (i > 0) {
+        CheckScore(message, FakeLogprobs(history, token, request_.output.prompt_logprobs, false,
+                                         tokenizer_.vocabulary()));
+      }
+      history = ExtendHistory(history, token);
+    }
   }
 
   // Counts what the penalties see anew for every token.
@@ -129,9 +175,10 @@ class SimulatedClient final : public TokenSink {
     const SamplingParams& sampling = request_.sampling;
     std::vector<TokenId> tokens = request_.prompt;
     tokens.insert(tokens.end(), answer.ids.begin(), answer.ids.end());
-    const size_t window = sampling.penalty_window < 0
-                              ? tokens.size()
-                              : std::min(tokens.size(), static_cast<size_t>(sampling.penalty_window));
+    const size_t window =
+        sampling.penalty_window < 0
+            ? tokens.size()
+            : std::min(tokens.size(), static_cast<size_t>(sampling.penalty_window));
     std::map<TokenId, int> counts;
     for (size_t i = tokens.size() - window; i < tokens.size(); ++i) {
       const bool is_generated = i >= request_.prompt.size();
@@ -170,6 +217,9 @@ class SimulatedClient final : public TokenSink {
     if (done.usage().completion_tokens() != static_cast<uint32_t>(tokens_read())) {
       Fail("the count is wrong");
     }
+    if (tokens_read() > 0 && has_prompt_ != (request_.output.prompt_logprobs >= 0)) {
+      Fail("tokens without the prompt's log-probabilities");
+    }
     if (done.token_hash() != hash.value()) Fail("the hash is wrong");
     if (done.usage().cached_prompt_tokens() >= request_.prompt.size()) Fail("too many cached");
   }
@@ -206,6 +256,7 @@ class SimulatedClient final : public TokenSink {
   uint64_t next_number_ = 0;
   std::vector<Answer> answers_;  // [num_choices]
   bool has_done_ = false;
+  bool has_prompt_ = false;
   std::string failure_;
 };
 

@@ -151,6 +151,12 @@ void World::AddSamplingOptions(v1::GenerateRequest& message) {
     for (int i = 0; i < 5; ++i) sampling.add_banned_token_ids(token());
   }
   if (Chance(20)) message.mutable_stop()->set_min_tokens(static_cast<uint32_t>(Below(8)));
+  auto& output = *message.mutable_output();
+  if (Chance(30)) {
+    output.set_logprobs(static_cast<uint32_t>(Below(4)));
+    if (Chance(40)) output.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+  }
+  if (Chance(20)) output.set_prompt_logprobs(static_cast<uint32_t>(Below(3)));
 }
 
 v1::GenerateRequest World::MakeMessage() {
