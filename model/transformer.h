@@ -16,7 +16,7 @@ namespace vitrine {
 
 struct TransformerLimits {
   int max_rows = 0;       // Rows of one step.
-  int max_samples = 0;    // Rows of one step that want logits.
+  int max_samples = 0;    // Rows whose logits are held at a time.
   int max_positions = 0;  // Positions of one sequence.
   int num_blocks = 0;     // KV blocks.
   DType kv_dtype = DType::kBF16;

@@ -19,7 +19,7 @@ bool AnswerAssembler::Append(TokenId id, std::unique_ptr<TokenLogprobs> logprobs
     Emit(newest, {}, sink);
     return true;
   }
-  const std::string_view bytes = tokenizer_.TokenBytes(id);
+  const std::string_view bytes = BytesOf(id);
   waiting_.push_back(std::move(newest));
   if (static_cast<int>(ids_.size()) < request_.stop.min_tokens) {
     // No stop string may begin in it.
@@ -100,16 +100,21 @@ void AnswerAssembler::Emit(const Waiting& waiting, std::string text, TokenSink& 
                        .id = waiting.id,
                        .text = std::move(text),
                        .score = ScoreOf(waiting.logprobs.get())};
-  if (!request_.output.return_token_ids_only) token.bytes = tokenizer_.TokenBytes(waiting.id);
+  if (!request_.output.return_token_ids_only) token.bytes = BytesOf(waiting.id);
   ids_.push_back(waiting.id);
   sink.OnToken(token);
+}
+
+// Models may have more rows of logits than their tokenizer has tokens.
+std::string_view AnswerAssembler::BytesOf(TokenId id) const {
+  return id < tokenizer_.vocabulary() ? tokenizer_.TokenBytes(id) : std::string_view();
 }
 
 TokenScore AnswerAssembler::ScoreOf(const TokenLogprobs* logprobs) const {
   TokenScore score = {.logprobs = logprobs};
   if (logprobs == nullptr || request_.output.return_token_ids_only) return score;
   for (int32_t i = 0; i < logprobs->top_count; ++i) {
-    score.top_bytes.push_back(tokenizer_.TokenBytes(logprobs->top_ids[static_cast<size_t>(i)]));
+    score.top_bytes.push_back(BytesOf(logprobs->top_ids[static_cast<size_t>(i)]));
   }
   return score;
 }

@@ -67,6 +67,7 @@ class AnswerAssembler {
   void Take(std::string released);
   void EmitBefore(int64_t limit, TokenSink& sink);
   void Emit(const Waiting& waiting, std::string text, TokenSink& sink);
+  std::string_view BytesOf(TokenId id) const;
   TokenScore ScoreOf(const TokenLogprobs* logprobs) const;
 
   const Tokenizer& tokenizer_;

@@ -121,10 +121,20 @@ TEST(AnswerAssembler, LogprobsStayWithTheirTokens) {
   }
 }
 
+TEST(AnswerAssembler, RowsOfLogitsWithoutATokenHaveNoBytes) {
+  const TokenId beyond = FakeTokenizer().vocabulary() + 3;
+  GenerationRequest request = WithStops({"zz"});
+  request.output.logprobs = 1;
+  const Answer answer = Assemble(request, {'a', beyond, 'b'});
+  EXPECT_EQ(answer.text(), "ab");
+  EXPECT_EQ(answer.sink.ids, (std::vector<TokenId>{'a', beyond, 'b'}));
+  EXPECT_TRUE(answer.sink.scores[1].top_bytes[0].empty());
+}
+
 TEST(AnswerAssembler, ThePromptsFirstTokenHasNoScore) {
   static const FakeTokenizer tokenizer;
   const GenerationRequest request = WithStops({});
-  const AnswerAssembler assembler(tokenizer, request);
+  const AnswerAssembler assembler(tokenizer, request, 0);
   std::vector<TokenLogprobs> logprobs(2);
   logprobs[0].logprob = -5.0f;
   logprobs[1].logprob = -6.0f;

@@ -11,8 +11,8 @@ class LogprobsGrpcTest : public GrpcServerTest {
   void ExpectScores(const std::vector<v1::Token>& tokens, const std::string& prompt, int top_count,
                     bool is_processed = false) {
     uint64_t history = 0;
-    for (const TokenId id : tokenizer_.Encode(prompt, {})->ids)
-      history = ExtendHistory(history, id);
+    const std::vector<TokenId> ids = tokenizer_.Encode(prompt, {})->ids;
+    for (const TokenId id : ids) history = ExtendHistory(history, id);
     for (const v1::Token& token : tokens) {
       const auto id = static_cast<TokenId>(token.id());
       const TokenLogprobs expected =

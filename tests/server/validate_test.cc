@@ -246,30 +246,108 @@ TEST_F(ValidateTest, SamplingFieldsBecomeNative) {
   EXPECT_EQ(request->stop.withheld, (std::vector<TokenId>{10, 20, 268}));
 }
 
-TEST_F(ValidateTest, OddValuesThatAreRight) {
-  // Cases 36, 37, 38, 40, 43.
-  const std::vector<std::function<void(v1::SamplingOptions&)>> changes = {
-      [](auto& s) { s.set_temperature(1e-38f); },
-      [](auto& s) { s.set_repetition_penalty(1e-30f); },
-      [](auto& s) { s.set_repetition_penalty(1e30f); },
-      [](auto& s) { s.set_presence_penalty(-0.0f); },
-      [](auto& s) { s.set_top_k(9'999'999); },
-      [](auto& s) { s.set_top_p(1e-9f); },
-      [](auto& s) { s.set_typical_p(1); },
-      [](auto& s) { s.add_logit_bias()->set_bias(1e9f); },
-      [](auto& s) {
-        for (uint32_t id = 0; id < 270; ++id) s.add_logit_bias()->set_token_id(id);
-      },
-      [](auto& s) {
-        for (uint32_t id = 1; id < 270; ++id) s.add_banned_token_ids(id);
-      },
+// Values that broke other servers, by their number in the bug log of our reference shelf: what is
+// wrong is refused, what is merely odd is honoured.
+struct BugLogCase {
+  int number;
+  std::function<void(v1::SamplingOptions&, v1::StopOptions&)> change;
+  bool is_right;
+};
+
+std::vector<BugLogCase> TemperatureAndPenaltyCases() {
+  const float nan = std::nanf("");
+  const auto temperature = [](float value) {
+    return [value](v1::SamplingOptions& s, v1::StopOptions&) { s.set_temperature(value); };
   };
-  for (size_t i = 0; i < changes.size(); ++i) {
-    EXPECT_TRUE(Validate([&](Message& m) { changes[i](*m.mutable_sampling()); }).ok()) << i;
+  const auto repetition = [](float value) {
+    return [value](v1::SamplingOptions& s, v1::StopOptions&) { s.set_repetition_penalty(value); };
+  };
+  return {
+      {35, temperature(nan), false},
+      {35, temperature(HUGE_VALF), false},
+      {35, temperature(-HUGE_VALF), false},
+      {35, temperature(-1), false},
+      {35, temperature(-0.0f), true},
+      {36, temperature(1e-12f), true},
+      {36, temperature(1e-5f), true},
+      {36, temperature(3e-4f), true},
+      {36, temperature(1e-38f), true},
+      {37, repetition(0), false},
+      {37, repetition(-0.0f), false},
+      {37, repetition(-1), false},
+      {37, repetition(nan), false},
+      {37, repetition(HUGE_VALF), false},
+      {37, repetition(1e-30f), true},
+      {37, repetition(1e30f), true},
+      {37, [](auto& s, auto&) { s.set_presence_penalty(-0.0f); }, true},
+  };
+}
+
+std::vector<BugLogCase> FilterCases() {
+  const float nan = std::nanf("");
+  const auto top_k = [](int32_t value) {
+    return [value](v1::SamplingOptions& s, v1::StopOptions&) { s.set_top_k(value); };
+  };
+  const auto top_p = [](float value) {
+    return [value](v1::SamplingOptions& s, v1::StopOptions&) { s.set_top_p(value); };
+  };
+  const auto bias = [](uint32_t id, float value) {
+    return [id, value](v1::SamplingOptions& s, v1::StopOptions&) {
+      s.add_logit_bias()->set_token_id(id);
+      s.mutable_logit_bias(0)->set_bias(value);
+    };
+  };
+  const auto ban = [](uint32_t begin) {
+    return [begin](v1::SamplingOptions& s, v1::StopOptions&) {
+      for (uint32_t id = begin; id < 270; ++id) s.add_banned_token_ids(id);
+    };
+  };
+  return {
+      {38, top_k(9'999'999), true},
+      {38, top_k(-1), true},
+      {38, top_k(-2), false},
+      {40, top_p(0), false},
+      {40, top_p(1e-9f), true},
+      {40, top_p(1), true},
+      {40, top_p(1.0000001f), false},
+      {40, top_p(nan), false},
+      {40, [](auto& s, auto&) { s.set_typical_p(0); }, false},
+      {40, [](auto& s, auto&) { s.set_typical_p(1e-9f); }, true},
+      {43, bias(269, 1), true},
+      {43, bias(270, 1), false},
+      {43, bias(0x80000000u, 1), false},
+      {43, bias(0xffffffffu, 1), false},
+      {43, bias(5, nan), false},
+      {43, bias(5, 1e9f), true},
+      {43, bias(5, -HUGE_VALF), false},
+      {43,
+       [](auto& s, auto&) {
+         for (uint32_t id = 0; id < 270; ++id) s.add_logit_bias()->set_token_id(id);
+       },
+       true},
+      {43, ban(0), false},
+      {43, ban(1), true},
+      {44, [](auto&, auto& stop) { stop.add_stop_token_ids(270 + 20'000); }, false},
+      {44, [](auto&, auto& stop) { stop.add_stop_token_ids(269); }, true},
+      {46, [](auto&, auto& stop) { stop.set_max_tokens(0); }, true},
+      {46, [](auto&, auto& stop) { stop.set_max_tokens(0x7fffffff); }, true},
+      {47, [](auto&, auto& stop) { stop.set_min_tokens(0x7fffffff); }, false},
+      {47, [](auto&, auto& stop) { stop.set_min_tokens(58); }, true},
+  };
+}
+
+TEST_F(ValidateTest, BugLogCases) {
+  for (const auto& cases : {TemperatureAndPenaltyCases(), FilterCases()}) {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const absl::Status status = Validate([&](Message& m) {
+                                    cases[i].change(*m.mutable_sampling(), *m.mutable_stop());
+                                  }).status();
+      EXPECT_EQ(status.ok(), cases[i].is_right) << "case " << cases[i].number << ", row " << i;
+      if (!status.ok()) {
+        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+      }
+    }
   }
-  EXPECT_EQ(
-      Validate([](Message& m) { m.mutable_sampling()->set_top_k(9'999'999); })->sampling.top_k,
-      270);
 }
 
 TEST_F(ValidateTest, PromptLogprobsAreLimitedByWhatOneMessageMayTake) {  // Case 42.
