@@ -9,6 +9,7 @@
 #include "kernels/logprobs.h"
 #include "kernels/paged_batch.h"
 #include "kernels/sample.h"
+#include "model/attention_plan.h"
 
 namespace vitrine {
 
@@ -31,6 +32,9 @@ struct Batch {
   // follows it, is_processed false. Ascending.
   std::vector<LogprobsRow> scored;
 
+  std::vector<TracedRows> traces;       // Rows whose attention is wanted, ascending.
+  std::vector<int32_t> certified_rows;  // Rows whose log-sum-exp is wanted.
+
   int rows() const { return static_cast<int>(token_ids.size()); }
   int sequences() const { return static_cast<int>(first_position.size()); }
   PagedBatch paged() const { return {row_begin, first_position, block_table, max_blocks}; }
@@ -44,6 +48,8 @@ struct Batch {
     adjustments.clear();
     logprobs.clear();
     scored.clear();
+    traces.clear();
+    certified_rows.clear();
   }
 };
 

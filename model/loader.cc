@@ -122,7 +122,8 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
                                                       .max_samples = options.max_step_sequences,
                                                       .max_positions = size.context_length,
                                                       .num_blocks = size.num_blocks,
-                                                      .kv_dtype = model.kv_dtype}));
+                                                      .kv_dtype = model.kv_dtype,
+                                                      .max_traced_rows = options.max_traced_rows}));
   model.kv_bytes = model.runner->kv_bytes();
   return model;
 }

@@ -22,6 +22,7 @@ struct LoadOptions {
   KvDType kv_dtype = KvDType::kAuto;  // kAuto: f32 with exact numerics, bf16 with fast.
   int max_step_rows = 512;
   int max_step_sequences = 64;
+  int max_traced_rows = 0;  // 0: no inspection.
 };
 
 struct LoadedModel {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "model/batch.h"
 #include "model/token_logprobs.h"
@@ -16,6 +17,10 @@ struct RunnerLimits {
   int num_blocks = 0;          // KV blocks of kKvBlockTokens tokens.
   int context_length = 0;      // Tokens of one sequence, prompt and answer together.
   int vocabulary = 0;
+  // Of inspection; 0 where it is off.
+  int max_traced_rows = 0;  // Rows of Batch::traces in one step.
+  int num_layers = 0;
+  int num_heads = 0;
 };
 
 class Runner {
@@ -34,6 +39,12 @@ class Runner {
   virtual std::span<const TokenLogprobs> logprobs() const = 0;
   // The same of batch.scored.
   virtual std::span<const TokenLogprobs> prompt_logprobs() const = 0;
+
+  // After a Step and before the next, with its batch: appends what batch.traces asks for, in the
+  // order of traces, and writes the log-sum-exp of batch.certified_rows to `values`, [certified,
+  // layers, num_heads]. Only with max_traced_rows above 0.
+  virtual void ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) = 0;
+  virtual void ReadLogSumExp(const Batch& batch, std::span<float> values) = 0;
 };
 
 }  // namespace vitrine

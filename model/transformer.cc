@@ -67,6 +67,15 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
     VITRINE_ASSIGN_OR_RETURN(qkv_, backend_.Allocate(FloatBytes(limits.max_rows, qkv_columns)));
   }
   VITRINE_RETURN_IF_ERROR(CopyAlibiSlopes());
+  if (limits.max_traced_rows > 0) {
+    VITRINE_ASSIGN_OR_RETURN(capture_,
+                             AttentionCapture::Create(backend_, config_,
+                                                      {.max_rows = limits.max_rows,
+                                                       .max_traced_rows = limits.max_traced_rows,
+                                                       .max_certified_rows = limits.max_samples}));
+    VITRINE_ASSIGN_OR_RETURN(reader_,
+                             AttentionReader::Create(backend_, config_, limits.max_positions));
+  }
 
   RowBufferSpec normalized{.max_rows = limits.max_rows, .columns = config_.d_model};
   RowBufferSpec attended{.max_rows = limits.max_rows, .columns = attention_columns};
@@ -115,6 +124,7 @@ absl::Status Transformer::CopyAlibiSlopes() {
 }
 
 void Transformer::Forward(const Batch& batch) {
+  VITRINE_CHECK(capture_ != nullptr || (batch.traces.empty() && batch.certified_rows.empty()));
   const int rows = batch.rows();
   paged_ = batch.paged();
 
@@ -124,7 +134,9 @@ void Transformer::Forward(const Batch& batch) {
                   .position_table = weights_.position_table.As<float>(),
                   .batch = &paged_,
                   .output = residual_.As<float>()});
+  if (capture_ != nullptr) capture_->Begin(batch);
   for (int layer = 0; layer < config_.num_layers; ++layer) RunLayer(layer, rows);
+  if (capture_ != nullptr) capture_->End();
 }
 
 // Only rows whose next token matters pay for the vocabulary.
@@ -192,16 +204,24 @@ void Transformer::Attend(int index, int rows) {
                                 .bias = layer.qkv_bias.As<float>(),
                                 .target = target});
   }
-  backend_.PagedAttention({.q = q_.As<float>(),
-                           .batch = &paged_,
-                           .kv = kv_.get(),
-                           .layer = index,
-                           .num_heads = config_.num_heads,
-                           .scale = config_.attention_scale,
-                           .softcap = config_.attention_softcap,
-                           .window = layer_config.window,
-                           .alibi_slopes = alibi_slopes_.As<float>(),
-                           .output = attended_.get()});
+  backend_.PagedAttention(
+      {.q = q_.As<float>(),
+       .batch = &paged_,
+       .kv = kv_.get(),
+       .layer = index,
+       .num_heads = config_.num_heads,
+       .scale = config_.attention_scale,
+       .softcap = config_.attention_softcap,
+       .window = layer_config.window,
+       .alibi_slopes = alibi_slopes_.As<float>(),
+       .output = attended_.get(),
+       .log_sum_exp = capture_ == nullptr ? DeviceSpan<float>() : capture_->LogSumExp(index)});
+  if (capture_ != nullptr) capture_->KeepQueries(index, q_.As<float>());
+}
+
+void Transformer::ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) {
+  if (batch.traces.empty()) return;
+  reader_->Read(batch, *capture_, *kv_, alibi_slopes_.As<float>(), pieces);
 }
 
 void Transformer::AddAttention(const LayerWeights& layer, int rows) {

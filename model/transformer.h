@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "model/attention_capture.h"
+#include "model/attention_reader.h"
 #include "model/batch.h"
 #include "model/config.h"
 #include "model/weights.h"
@@ -20,6 +22,7 @@ struct TransformerLimits {
   int max_positions = 0;  // Positions of one sequence.
   int num_blocks = 0;     // KV blocks.
   DType kv_dtype = DType::kBF16;
+  int max_traced_rows = 0;  // Rows of one step whose attention may be read; 0: none, ever.
 };
 
 class Transformer {
@@ -36,6 +39,11 @@ class Transformer {
   // Enqueues the logits of at most max_samples rows of the last batch, [rows, vocabulary]. `rows`
   // is host memory and stays unchanged as long; the result is valid until the next call.
   DeviceSpan<const float> Logits(std::span<const int32_t> rows);
+
+  // Of the last step, and before the next: the attention that batch.traces asks for, and the
+  // log-sum-exp of batch.certified_rows, [certified, layers, num_heads]. Both wait.
+  void ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces);
+  void ReadLogSumExp(std::span<float> values) const { capture_->ReadLogSumExp(values); }
 
   size_t kv_bytes() const { return kv_->bytes(); }
 
@@ -76,6 +84,8 @@ class Transformer {
   Buffer block_output_;  // [rows, d_model], with norms behind blocks
   Buffer gathered_;      // [samples, d_model]
   Buffer logits_;        // [samples, vocabulary]
+  std::unique_ptr<AttentionCapture> capture_;    // Where rows may be traced.
+  std::unique_ptr<AttentionReader> reader_;      // Where rows may be traced.
   std::unique_ptr<RowBuffer> normalized_;        // [rows, d_model]
   std::unique_ptr<RowBuffer> attended_;          // [rows, num_heads * head_dim]
   std::unique_ptr<RowBuffer> hidden_;            // [rows, d_ff]

@@ -28,6 +28,11 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
                      .num_blocks = limits.num_blocks,
                      .context_length = limits.max_positions,
                      .vocabulary = runner->config_.vocabulary};
+  if (limits.max_traced_rows > 0) {
+    runner->limits_.max_traced_rows = limits.max_traced_rows;
+    runner->limits_.num_layers = runner->config_.num_layers;
+    runner->limits_.num_heads = runner->config_.num_heads;
+  }
   return runner;
 }
 

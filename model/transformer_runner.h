@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/runner.h"
@@ -21,6 +23,12 @@ class TransformerRunner final : public Runner {
   void Step(const Batch& batch, std::span<TokenId> next) override;
   std::span<const TokenLogprobs> logprobs() const override { return logprobs_; }
   std::span<const TokenLogprobs> prompt_logprobs() const override { return prompt_logprobs_; }
+  void ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) override {
+    transformer_->ReadAttention(batch, pieces);
+  }
+  void ReadLogSumExp(const Batch& /*batch*/, std::span<float> values) override {
+    transformer_->ReadLogSumExp(values);
+  }
 
   // The logits of the last step's sampled rows, [samples, vocabulary], copied to `logits`.
   void CopyLogits(std::span<float> logits);

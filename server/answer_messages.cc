@@ -80,6 +80,7 @@ v1::Done MakeDone(const AnswerEnd& end, int prompt_tokens) {
   usage.set_prompt_tokens(static_cast<uint32_t>(prompt_tokens));
   usage.set_cached_prompt_tokens(static_cast<uint32_t>(timeline.cached_prompt_tokens));
   usage.set_completion_tokens(static_cast<uint32_t>(end.completion_tokens));
+  usage.set_attention_bytes(end.attention_bytes);
   v1::Timings& timings = *done.mutable_timings();
   timings.set_queue_us(static_cast<uint64_t>(std::max<int64_t>(0, timeline.queue_us)));
   timings.set_prefill_us(static_cast<uint64_t>(timeline.prefill_us));

@@ -33,6 +33,11 @@ class AnswerSet {
   // that finished is told to the sink at once: those cut short may yet turn out to be an error.
   const ChoiceEnd& EndChoice(int choice, const ChoiceEnding& ending, TokenSink& sink);
 
+  // Tokens of `choice` that the sink has got.
+  int64_t completion_tokens(int choice) const {
+    return static_cast<int64_t>(assemblers_[static_cast<size_t>(choice)].ids().size());
+  }
+
   bool is_complete() const { return open_choices_ == 0; }
 
   // Of all choices; once complete.

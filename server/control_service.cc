@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "server/attention_spec.h"
 #include "server/grpc_status.h"
 #include "server/validate.h"
 
@@ -32,7 +33,10 @@ grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerCont
   response->set_d_model(static_cast<uint32_t>(model.d_model));
   response->set_vocabulary_size(static_cast<uint32_t>(model.vocabulary));
   response->set_trained_context_length(static_cast<uint32_t>(model.trained_context_length));
-  for (int layer = 0; layer < model.num_layers; ++layer) response->add_layers();
+  for (int layer = 0; layer < model.num_layers; ++layer) {
+    const int window = model.windows.empty() ? 0 : model.windows[static_cast<size_t>(layer)];
+    response->add_layers()->set_window(static_cast<uint32_t>(window));
+  }
   for (const ServedModel::WeightType& type : model.weight_types) {
     auto* weight_type = response->add_weight_types();
     weight_type->set_name(type.name);
@@ -56,6 +60,12 @@ grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerCont
   for (std::string& field : SupportedRequestFields()) {
     capabilities.add_request_fields(std::move(field));
   }
+  if (model.inspection_bytes > 0) {
+    capabilities.add_request_fields("attention");
+    for (std::string& output : SupportedAttentionOutputs()) {
+      capabilities.add_attention_outputs(std::move(output));
+    }
+  }
   capabilities.set_batch_invariant(model.backend != "cuda");
   FillLimits(*response->mutable_limits());
   response->set_server_version(kServerVersion);
@@ -74,6 +84,7 @@ void ControlService::FillLimits(v1::Limits& limits) const {
   limits.set_kv_blocks(static_cast<uint32_t>(parts_.engine.load().blocks_total));
   limits.set_kv_block_tokens(kKvBlockTokens);
   limits.set_kv_cache_bytes(parts_.model.kv_bytes);
+  limits.set_inspection_bytes(static_cast<uint64_t>(parts_.model.inspection_bytes));
   limits.set_max_stop_strings(static_cast<uint32_t>(options.request.max_stop_strings));
   limits.set_max_stop_string_bytes(static_cast<uint32_t>(options.request.max_stop_string_bytes));
   limits.set_max_logit_bias(static_cast<uint32_t>(options.request.max_logit_biases));

@@ -5,6 +5,7 @@
 
 #include "server/answer_set.h"
 #include "server/request_log.h"
+#include "server/request_trace.h"
 #include "server/token_sink.h"
 
 namespace vitrine::server {
@@ -75,10 +76,32 @@ void Delivery::HandleAll() {
   taken_.clear();
 }
 
+// The rows that led to tokens which the sink has got.
+void Delivery::ReleaseRows(ActiveRequest& request, int choice) {
+  if (request.trace == nullptr || request.cancelled) return;
+  const int64_t end = static_cast<int64_t>(request.request.prompt.size()) +
+                      request.answers->completion_tokens(choice);
+  request.trace->Release(choice, end, *request.sink);
+}
+
+void Delivery::EndRows(ActiveRequest& request, const ChoiceEnd& end) {
+  if (request.trace == nullptr) return;
+  ReleaseRows(request, end.choice);
+  const bool is_cut = end.reason == FinishReason::kStopString;
+  request.trace->EndChoice(end.choice, is_cut, *request.sink);
+}
+
 void Delivery::Handle(StepEvent& event) {
   ActiveRequest& request = *event.request;
   if (request.answers == nullptr) {
     request.answers = std::make_unique<AnswerSet>(tokenizer_, request.request);
+    if (request.request.trace != nullptr) {
+      request.trace = std::make_unique<RequestTrace>(*request.request.trace, request.trace_credit);
+    }
+  }
+  if (event.traced != nullptr) {
+    if (!request.cancelled) request.trace->Add(std::move(*event.traced), *request.sink);
+    return;
   }
   AnswerSet& answers = *request.answers;
   if (event.prompt_logprobs != nullptr) {
@@ -90,15 +113,20 @@ void Delivery::Handle(StepEvent& event) {
                                               *request.sink)) {
       request.text_stops |= 1u << event.choice;
     }
+    ReleaseRows(request, event.choice);
     return;
   }
   const ChoiceEnding& ending = request.endings[static_cast<size_t>(event.choice)];
+  const ChoiceEnd& choice_end = answers.EndChoice(event.choice, ending, *request.sink);
   // Known here only: a failure behind a text stop did not happen.
-  if (answers.EndChoice(event.choice, ending, *request.sink).ending == Ending::kFailed) {
-    request.failed = true;
-  }
+  if (choice_end.ending == Ending::kFailed) request.failed = true;
+  EndRows(request, choice_end);
   if (!answers.is_complete()) return;
-  const AnswerEnd end = answers.TakeEnd(request.timeline);
+  AnswerEnd end = answers.TakeEnd(request.timeline);
+  if (request.trace != nullptr) {
+    request.trace->Finish(*request.sink);
+    end.attention_bytes = request.trace->bytes();
+  }
   // Counted first, so that a client that has seen the end also sees it counted.
   counters_.CountEnd(end.ending);
   if (options_.log_requests) LogRequestEnd(request, end);

@@ -10,6 +10,7 @@
 #include "model/tokenizer.h"
 #include "server/metrics.h"
 #include "server/request.h"
+#include "server/token_sink.h"
 
 namespace vitrine::server {
 
@@ -37,6 +38,8 @@ class Delivery {
  private:
   void Run();
   void Handle(StepEvent& event);
+  static void ReleaseRows(ActiveRequest& request, int choice);
+  static void EndRows(ActiveRequest& request, const ChoiceEnd& end);
   void HandleAll();
 
   const Tokenizer& tokenizer_;

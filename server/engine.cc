@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/request_trace.h"
+
 namespace vitrine::server {
 namespace {
+
+constexpr int64_t kPausedWaitMicros = 20'000;
 
 BlockPool MakePool(const EngineOptions& options, const Runner& runner) {
   const int num_blocks = runner.limits().num_blocks;
@@ -24,6 +28,7 @@ Engine::Engine(const EngineOptions& options, Runner& runner, RequestQueue& queue
       scheduler_(options.scheduler, pool_) {
   VITRINE_CHECK_LE(options.scheduler.max_step_tokens, runner.limits().max_step_rows);
   VITRINE_CHECK_LE(options.scheduler.max_running_sequences, runner.limits().max_step_sequences);
+  VITRINE_CHECK_LE(options.scheduler.max_traced_rows, runner.limits().max_traced_rows);
   PublishLoad();
 }
 
@@ -45,7 +50,8 @@ void Engine::Run() {
     const bool is_last = stopping_;
     if (Turn()) continue;
     if (is_last) return;
-    queue_.Wait();
+    // Requests that wait for the readers of their traces still have deadlines.
+    queue_.Wait(scheduler_.is_empty() ? kNever : kPausedWaitMicros);
   }
 }
 
@@ -61,6 +67,7 @@ bool Engine::Turn() {
     PublishLoad();
     next_tokens_.resize(batch.sampling.size());
     runner_.Step(batch, next_tokens_);
+    if (!batch.traces.empty()) ReadTraces(batch);
     const int64_t done_us = clock_.NowMicros();
     for (const StepResult& result :
          scheduler_.Complete(next_tokens_, runner_.logprobs(), runner_.prompt_logprobs())) {
@@ -79,6 +86,10 @@ void Engine::TakeArrivals() {
   queue_.Take(arrivals_);
   for (auto& request : arrivals_) {
     const PrefixChain root = pool_.RootChain(request->request.cache_salt);
+    if (request->request.trace != nullptr) {
+      request->trace_credit =
+          std::make_shared<TraceCredit>(options_.trace_buffer_bytes, [this] { queue_.Wake(); });
+    }
     scheduler_.Admit(Sequence::ForRequest(request, root, next_arrival_));
     next_arrival_ += static_cast<uint64_t>(request->request.num_choices);
   }
@@ -127,6 +138,31 @@ void Engine::NoteStarts(int64_t now_us) {
     if (progress.first_step_us >= 0) continue;
     progress.first_step_us = now_us;
     queue_.Leave(*sequence->owner, /*started=*/true, now_us);
+  }
+}
+
+void Engine::ReadTraces(const Batch& batch) {
+  const int64_t began_us = clock_.NowMicros();
+  pieces_.clear();
+  runner_.ReadAttention(batch, pieces_);
+  const auto spent_us = static_cast<double>(clock_.NowMicros() - began_us);
+  for (size_t i = 0; i < pieces_.size();) {
+    const int32_t index = batch.traces[static_cast<size_t>(pieces_[i].trace)].sequence;
+    const Sequence& sequence = *scheduler_.step()[static_cast<size_t>(index)];
+    auto step = std::make_shared<TracedStep>();
+    step->choice = sequence.choice;
+    double share = 0;
+    size_t bytes = 0;
+    for (; i < pieces_.size() &&
+           batch.traces[static_cast<size_t>(pieces_[i].trace)].sequence == index;
+         ++i) {
+      share += pieces_[i].share;
+      bytes += pieces_[i].bytes();
+      step->pieces.push_back(std::move(pieces_[i]));
+    }
+    step->added_us = static_cast<int64_t>(share * spent_us);
+    step->hold = CreditHold(sequence.owner->trace_credit, static_cast<int64_t>(bytes));
+    events_.push_back({.request = sequence.owner, .traced = std::move(step)});
   }
 }
 

@@ -23,7 +23,8 @@ namespace vitrine::server {
 struct EngineOptions {
   SchedulerOptions scheduler;
   bool prefix_cache = true;
-  SipHashKey hash_key = {};  // Random per process.
+  int64_t trace_buffer_bytes = int64_t{4} << 20;  // Of a request on their way to its reader.
+  SipHashKey hash_key = {};                       // Random per process.
 };
 
 struct EngineLoad {
@@ -73,6 +74,7 @@ class Engine {
   void DropLeavers(int64_t now_us);
   std::optional<ChoiceEnding> WhyLeave(const Sequence& sequence, int64_t now_us) const;
   void NoteStarts(int64_t now_us);
+  void ReadTraces(const Batch& batch);
   void NoteResult(const StepResult& result, int64_t now_us);
   void PostEnd(const Sequence& sequence, int64_t now_us);
   void PublishLoad();
@@ -87,6 +89,7 @@ class Engine {
   uint64_t next_arrival_ = 0;
   std::vector<std::shared_ptr<ActiveRequest>> arrivals_;
   std::vector<TokenId> next_tokens_;
+  std::vector<AttentionPiece> pieces_;
   std::vector<StepEvent> events_;
   uint64_t steps_ = 0;
   RateWindow generated_;

@@ -90,6 +90,13 @@ void GenerateStream::OnChoiceEnd(const ChoiceEnd& end) {
   Advance();
 }
 
+void GenerateStream::OnAttention(TraceChunk chunk) {
+  std::lock_guard lock(mutex_);
+  if (is_dead_) return;
+  messages_.AddAttention(std::move(chunk), *request_);
+  Advance();
+}
+
 void GenerateStream::OnEnd(const AnswerEnd& end) {
   std::lock_guard lock(mutex_);
   if (is_dead_) return;

@@ -58,6 +58,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
   void OnPromptLogprobs(std::span<const PromptToken> prompt) override;
   void OnToken(const AnswerToken& token) override;
   void OnChoiceEnd(const ChoiceEnd& end) override;
+  void OnAttention(TraceChunk chunk) override;
   void OnEnd(const AnswerEnd& end) override;
 
   // Any thread. Whether a write has been in flight for longer than `limit_us`; if so the call is

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/answer_messages.h"
+#include "server/field_error.h"
 #include "server/grpc_status.h"
 #include "server/unary_reactor.h"
 #include "server/validate.h"
@@ -77,6 +78,10 @@ grpc::ServerUnaryReactor* InferenceService::GenerateUnary(grpc::CallbackServerCo
                                                           v1::GenerateResponse* response) {
   absl::StatusOr<GenerationRequest> request = Prepare(*context, *message);
   if (!request.ok()) return FinishUnary(context, request.status());
+  if (message->has_attention()) {
+    ++parts_.counters.refused;
+    return FinishUnary(context, FieldError("attention", "goes with Generate only"));
+  }
   const std::shared_ptr<UnaryReactor> reactor =
       UnaryReactor::Create(response, parts_.clock, parts_.transport_limits);
   const auto active = std::make_shared<ActiveRequest>(NewRequestId(), *std::move(request), reactor);

@@ -44,13 +44,14 @@ ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: certificate chain of the server");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its private key");
 ABSL_FLAG(std::string, tls_client_ca, "", "PEM file: authority of client certificates");
+ABSL_FLAG(bool, allow_inspection, false, "requests may ask what the model attended to");
+ABSL_FLAG(int64_t, inspection_bytes, int64_t{256} << 20,
+          "most bytes of attention that one request may ask for");
 ABSL_FLAG(bool, reflection, false, "offer the reflection service");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
 ABSL_FLAG(bool, json, false, "bench-model, attention-lab: one JSON object instead of tables");
 // Known to the protocol, not to this version: refused when set.
-ABSL_FLAG(bool, allow_inspection, false, "not supported yet");
-ABSL_FLAG(int64_t, inspection_bytes, 0, "not supported yet");
 ABSL_FLAG(absl::Duration, inspection_retention, absl::ZeroDuration(), "not supported yet");
 ABSL_FLAG(std::string, metrics_listen, "", "not supported yet");
 ABSL_FLAG(std::string, auth_tokens_file, "", "not supported yet");
@@ -87,8 +88,6 @@ absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::D
 
 absl::Status CheckNotSupportedYet() {
   absl::string_view set;
-  if (absl::GetFlag(FLAGS_allow_inspection)) set = "allow_inspection";
-  if (absl::GetFlag(FLAGS_inspection_bytes) != 0) set = "inspection_bytes";
   if (absl::GetFlag(FLAGS_inspection_retention) != absl::ZeroDuration()) {
     set = "inspection_retention";
   }
@@ -191,6 +190,19 @@ absl::Status ReadLimits(ServerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadInspectionFlags(ServerOptions& options) {
+  options.allow_inspection = absl::GetFlag(FLAGS_allow_inspection);
+  const int64_t bytes = absl::GetFlag(FLAGS_inspection_bytes);
+  VITRINE_RETURN_IF_ERROR(CheckRange("inspection_bytes", bytes, 1, int64_t{1} << 40));
+  if (!options.allow_inspection) return absl::OkStatus();
+  options.inspection_bytes = bytes;
+  // One row of every running sequence, and some more of prompts.
+  constexpr int kPromptRows = 64;
+  options.scheduler.max_traced_rows = options.scheduler.max_running_sequences + kPromptRows;
+  options.load.max_traced_rows = options.scheduler.max_traced_rows;
+  return absl::OkStatus();
+}
+
 absl::Status ReadTransportFlags(ServerOptions& options) {
   options.listen = absl::GetFlag(FLAGS_listen);
   options.insecure_listen = absl::GetFlag(FLAGS_insecure_listen);
@@ -247,6 +259,7 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   VITRINE_RETURN_IF_ERROR(CheckNotSupportedYet());
   VITRINE_RETURN_IF_ERROR(ReadModelFlags(options));
   VITRINE_RETURN_IF_ERROR(ReadLimits(options));
+  VITRINE_RETURN_IF_ERROR(ReadInspectionFlags(options));
   VITRINE_RETURN_IF_ERROR(ReadTransportFlags(options));
   VITRINE_RETURN_IF_ERROR(ReadCommand(positional, options));
   return options;

@@ -60,6 +60,8 @@ struct ServerOptions {
 
   SchedulerOptions scheduler;
   bool prefix_cache = true;
+  bool allow_inspection = false;
+  int64_t inspection_bytes = 0;  // Of one answer's attention; 0 without allow_inspection.
   QueueLimits queue;
   RequestLimits request;
   TransportLimits transport;

@@ -12,6 +12,8 @@
 #include "model/batch.h"
 #include "model/token_logprobs.h"
 #include "server/clock.h"
+#include "server/trace_credit.h"
+#include "server/trace_spec.h"
 
 namespace vitrine::server {
 
@@ -61,15 +63,28 @@ struct OutputRules {
   int prompt_logprobs = -1;  // Alternatives per token of the prompt; -1: no log-probabilities.
 };
 
+// The tokens of one turn of a chat prompt.
+struct PromptRoleSpan {
+  std::string role;
+  int message = 0;  // Index.
+  KeyRange tokens;  // Those that hold a byte of its content.
+};
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;
-  int num_choices = 1;  // Choice i draws from (seed, i, position).
+  // Of prompts with text: first byte per token, and length. Empty: given as ids.
+  std::vector<uint32_t> prompt_byte_offsets;
+  int64_t prompt_bytes = 0;
+  std::vector<PromptRoleSpan> role_spans;  // Of chat prompts.
+  std::shared_ptr<const TraceSpec> trace;  // Null: nobody asks for attention.
+  int num_choices = 1;                     // Choice i draws from (seed, i, position).
   SamplingParams sampling;
   StopRules stop;
   OutputRules output;
   int priority = 0;                // Higher goes first.
   std::string cache_salt;          // Partition of the prefix cache.
-  std::string client_request_id;   // For the log only.
+  std::string client_request_id;  // For the log and the archive only.
+  std::string caller;             // Whose request it is; empty where callers have no identity.
   int64_t arrival_us = 0;          // Monotonic, as the two below.
   int64_t deadline_us = kNever;    // Then it has expired: no answer.
   int64_t time_limit_us = kNever;  // Then it ends with what it has.
@@ -116,6 +131,8 @@ struct ChoiceEnding {
 
 class TokenSink;
 class AnswerSet;
+class RequestTrace;
+struct TracedStep;
 
 // A request from acceptance to its end, shared by the three threads.
 struct ActiveRequest {
@@ -134,6 +151,9 @@ struct ActiveRequest {
   std::atomic<bool> cancelled = false;
   std::atomic<uint32_t> text_stops = 0;
   std::atomic<bool> failed = false;
+
+  // With request.trace: what is on its way to its reader.
+  std::shared_ptr<TraceCredit> trace_credit;
 
   // Engine thread until the end of the choice, or of all for the timeline, is posted to delivery;
   // delivery thread from then on.
@@ -154,10 +174,11 @@ struct ActiveRequest {
   // Delivery thread.
   std::shared_ptr<TokenSink> sink;
   std::unique_ptr<AnswerSet> answers;
+  std::unique_ptr<RequestTrace> trace;
 };
 
-// What the engine tells delivery: a token of a choice, or its end. Per choice: tokens in order,
-// then one end.
+// What the engine tells delivery: a token of a choice, or its end, or rows of its attention. Per
+// choice: tokens in order, the rows that led to them before them, then one end.
 struct StepEvent {
   std::shared_ptr<ActiveRequest> request = {};
   int choice = 0;
@@ -166,6 +187,7 @@ struct StepEvent {
   // Of the prompt's tokens but the first, instead of a token; before every token.
   std::unique_ptr<std::vector<TokenLogprobs>> prompt_logprobs = {};
   bool is_end = false;
+  std::shared_ptr<TracedStep> traced = {};  // Then neither a token nor an end.
 };
 
 }  // namespace vitrine::server

@@ -1,6 +1,7 @@
 #include "server/request_queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -68,9 +69,14 @@ void RequestQueue::Take(std::vector<std::shared_ptr<ActiveRequest>>& requests) {
   woken_ = false;
 }
 
-void RequestQueue::Wait() {
+void RequestQueue::Wait(int64_t limit_us) {
   std::unique_lock lock(mutex_);
-  arrived_changed_.wait(lock, [this] { return woken_ || !arrived_.empty(); });
+  const auto is_over = [this] { return woken_ || !arrived_.empty(); };
+  if (limit_us == kNever) {
+    arrived_changed_.wait(lock, is_over);
+  } else {
+    arrived_changed_.wait_for(lock, std::chrono::microseconds(limit_us), is_over);
+  }
 }
 
 void RequestQueue::Wake() {

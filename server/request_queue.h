@@ -32,8 +32,9 @@ class RequestQueue {
 
   // Engine: appends what has arrived to `requests`.
   void Take(std::vector<std::shared_ptr<ActiveRequest>>& requests);
-  // Engine: blocks until something has arrived or Wake was called since.
-  void Wait();
+  // Engine: blocks until something has arrived, Wake was called since the last Take, or `limit_us`
+  // have passed; kNever: no limit.
+  void Wait(int64_t limit_us);
   void Wake();
 
   // Engine: a request left the queue, at `now_us`, because it `started` or because it ended.

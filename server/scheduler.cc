@@ -20,6 +20,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   VITRINE_CHECK_LE(options.max_running_sequences, options.max_step_tokens);
   VITRINE_CHECK_LE(options.prefill_chunk_tokens, options.max_step_tokens);
   VITRINE_CHECK_LT(0, options.prefill_chunk_tokens);
+  VITRINE_CHECK(options.max_traced_rows == 0 ||
+                options.max_traced_rows >= options.max_running_sequences);
   const auto sequences = static_cast<size_t>(options.max_running_sequences);
   const auto rows = static_cast<size_t>(options.max_step_tokens);
   running_.reserve(sequences);
@@ -46,7 +48,13 @@ void Scheduler::Admit(std::unique_ptr<Sequence> sequence) {
 const Batch& Scheduler::Next() {
   ended_.clear();
   budget_ = options_.max_step_tokens;
+  traced_budget_ = options_.max_traced_rows;
   has_preempted_ = false;
+  // Looked at once, as readers take from their traces all the time.
+  for (const auto& sequence : running_) {
+    const TraceCredit* credit = sequence->owner->trace_credit.get();
+    sequence->is_paused = credit != nullptr && credit->is_full();
+  }
   PlanDecodes();
   AdmitWaiting();
   PlanPrefills();
@@ -57,7 +65,8 @@ const Batch& Scheduler::Next() {
 void Scheduler::PlanDecodes() {
   // By index: Grant may preempt from the end of the line.
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i]->remaining() == 1) Grant(*running_[i], 1);
+    Sequence& sequence = *running_[i];
+    if (sequence.remaining() == 1 && Plannable(sequence) == 1) Grant(sequence, 1);
   }
 }
 
@@ -140,17 +149,17 @@ void Scheduler::PlanPrefills() {
   const bool is_alone = running() == 1 && waiting_.empty();
   int left = std::min(budget_, is_alone ? options_.max_step_tokens : options_.prefill_chunk_tokens);
   Sequence* const first = prefills_.front();
-  const int first_share = std::min(first->remaining(), std::max(1, left / kFirstShare));
+  const int first_share = std::min(Plannable(*first), std::max(1, left / kFirstShare));
   left -= first_share;
   std::ranges::sort(prefills_, [](const Sequence* a, const Sequence* b) {
     return a->remaining() != b->remaining() ? a->remaining() < b->remaining() : GoesBefore(*a, *b);
   });
   for (Sequence* sequence : prefills_) {
     const int share = sequence == first ? first_share : 0;
-    const int more = std::min(sequence->remaining() - share, left);
-    left -= more;
+    const int tokens = std::min(Plannable(*sequence), share + left);
+    left -= std::max(0, tokens - share);
     // An earlier one in this loop may have preempted it.
-    if (share + more > 0 && sequence->is_running) Grant(*sequence, share + more);
+    if (tokens > 0 && sequence->is_running) Grant(*sequence, tokens);
   }
 }
 
@@ -159,7 +168,8 @@ void Scheduler::CollectPrefills() {
   for (const auto& sequence : running_) {
     if (sequence->planned > 0) continue;
     ReuseCached(*sequence);
-    if (!WaitsForAnother(*sequence)) prefills_.push_back(sequence.get());
+    if (Plannable(*sequence) == 0 || WaitsForAnother(*sequence)) continue;
+    prefills_.push_back(sequence.get());
   }
 }
 
@@ -175,10 +185,25 @@ bool Scheduler::WaitsForAnother(const Sequence& sequence) const {
   });
 }
 
+// Tokens that the sequence may compute in this step as far as its trace is concerned.
+int Scheduler::Plannable(const Sequence& sequence) const {
+  const TraceSpec* trace = sequence.request().trace.get();
+  if (trace == nullptr) return sequence.remaining();
+  int rows = 0;
+  if (!sequence.is_paused) {
+    const int64_t row_bytes = std::max<int64_t>(1, trace->StepBytes(sequence.length() - 1));
+    const int64_t fitting = sequence.owner->trace_credit->limit_bytes() / row_bytes;
+    rows = std::min(static_cast<int>(std::max<int64_t>(1, fitting)), traced_budget_);
+  }
+  const int end = trace->RowAfter(std::max(sequence.traced, sequence.computed), rows);
+  return std::min(sequence.remaining(), end - sequence.computed);
+}
+
 void Scheduler::Grant(Sequence& sequence, int tokens) {
   if (!SecureBlocks(sequence, sequence.computed + tokens)) return;
   sequence.planned = tokens;
   budget_ -= tokens;
+  traced_budget_ -= sequence.traced_rows();
 }
 
 void Scheduler::ReuseCached(Sequence& sequence) {
@@ -212,6 +237,7 @@ bool Scheduler::SecureBlocks(Sequence& sequence, int tokens) {
 
 void Scheduler::Preempt(Sequence& sequence) {
   budget_ += sequence.planned;
+  traced_budget_ += sequence.traced_rows();
   sequence.planned = 0;
   pool_.Release(sequence.blocks);
   sequence.computed = 0;
@@ -240,6 +266,7 @@ void Scheduler::FormBatch() {
     batch_.max_blocks = std::max(batch_.max_blocks, static_cast<int>(sequence.blocks.size()));
     if (sequence.planned == sequence.remaining() && sequence.wants_token()) AddSample(sequence);
     AddScoredRows(sequence);
+    if (sequence.request().trace != nullptr) ListTraces(sequence);
   }
   const auto width = static_cast<size_t>(batch_.max_blocks);
   for (Sequence* sequence : step_) {
@@ -301,6 +328,22 @@ void Scheduler::AddScoredRows(const Sequence& sequence) {
   }
 }
 
+// The wanted rows of the step, in runs; rows of the prompt and later ones are never in one run.
+void Scheduler::ListTraces(const Sequence& sequence) {
+  const TraceSpec& trace = *sequence.request().trace;
+  const int end = sequence.computed + sequence.planned;
+  const int first_row = batch_.rows() - sequence.planned;
+  for (int row = sequence.NextTracedRow(); row < end;) {
+    int run_end = row < trace.prompt_tokens ? std::min(end, trace.prompt_tokens) : end;
+    run_end = std::min(run_end, trace.RunEnd(row));
+    batch_.traces.push_back({.sequence = static_cast<int32_t>(step_.size()) - 1,
+                             .first_row = first_row + row - sequence.computed,
+                             .rows = run_end - row,
+                             .plan = &trace.plan});
+    row = trace.NextRow(run_end);
+  }
+}
+
 std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next,
                                                 std::span<const TokenLogprobs> logprobs,
                                                 std::span<const TokenLogprobs> prompt_logprobs) {
@@ -318,6 +361,7 @@ std::span<const StepResult> Scheduler::Complete(std::span<const TokenId> next,
     }
     sequence->computed += std::exchange(sequence->planned, 0);
     sequence->furthest_computed = std::max(sequence->furthest_computed, sequence->computed);
+    sequence->traced = std::max(sequence->traced, sequence->computed);
     if (sequence->remaining() == 0 && !sequence->siblings.empty()) Fork(*sequence);
     PublishComputed(*sequence, sequence->computed / kKvBlockTokens);
     if (sequence->remaining() > 0) continue;

@@ -13,6 +13,8 @@
 //      rest goes to the shortest first. A prompt whose next block another sequence is computing
 //      waits for it. A sequence that is alone may fill the whole step.
 // A request of several choices is admitted as a whole, with a place for each; see sequence.h.
+// A traced request computes the rows that it asks for even where their keys are cached, at most
+// max_traced_rows in a step, and none while too much of its trace is on its way: others go on.
 // Blocks become reusable by others only after they were computed, and the last token of a prompt is
 // always computed, since its logits are needed.
 #pragma once
@@ -37,6 +39,7 @@ struct SchedulerOptions {
   int prefill_chunk_tokens = 0;  // 1 .. max_step_tokens.
   bool optimistic_admission = false;
   int bypass_limit = 8;
+  int max_traced_rows = 0;  // In one step; at least max_running_sequences, or 0: none, ever.
 };
 
 // What a step did for one sequence. `sequence` is valid until the next call of Next.
@@ -76,6 +79,7 @@ class Scheduler {
   std::span<Sequence* const> step() const { return step_; }
   int waiting() const { return static_cast<int>(waiting_.size()); }
   int running() const { return static_cast<int>(running_.size()); }
+  bool is_empty() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
   // Arrival of the request that has waited longest, monotonic; kNever: none waits.
   int64_t OldestArrivalMicros() const;
@@ -94,6 +98,7 @@ class Scheduler {
   void PlanPrefills();
   void CollectPrefills();
   bool WaitsForAnother(const Sequence& sequence) const;
+  int Plannable(const Sequence& sequence) const;
   void Grant(Sequence& sequence, int tokens);
   void ReuseCached(Sequence& sequence);
 
@@ -103,6 +108,7 @@ class Scheduler {
   void NoteStep(const Sequence& sequence);
   void AddSample(const Sequence& sequence);
   void AddScoredRows(const Sequence& sequence);
+  void ListTraces(const Sequence& sequence);
 
   void Fork(Sequence& sequence);
   void PublishComputed(Sequence& sequence, int blocks);
@@ -121,6 +127,7 @@ class Scheduler {
   std::vector<Sequence*> prefills_;  // Scratch of PlanPrefills.
   std::vector<StepResult> results_;
   int budget_ = 0;              // Rows left in the step being formed.
+  int traced_budget_ = 0;       // Of these, rows that may be traced.
   bool has_preempted_ = false;  // In the step being formed.
   int oldest_passed_ = 0;       // Admissions in a row that passed the oldest waiting request.
   int64_t preemptions_ = 0;

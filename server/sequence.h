@@ -32,6 +32,7 @@ struct Sequence {
     // All memory it will ever need, so that no step allocates.
     tokens.reserve(static_cast<size_t>(request().stop.max_length));
     for (const TokenId token : request().prompt) Append(token);
+    if (choice > 0) traced = prompt_length();
     blocks.reserve(static_cast<size_t>(BlocksFor(kv_limit())));
     if (choice == 0 && request().output.prompt_logprobs >= 0) {
       prompt_logprobs = std::make_unique<std::vector<TokenLogprobs>>();
@@ -74,12 +75,28 @@ struct Sequence {
   // Blocks that they may still ask for.
   int blocks_to_come() const { return block_limit() - static_cast<int>(blocks.size()); }
 
+  // The next row whose attention is wanted; kNoRow: none.
+  int NextTracedRow() const {
+    const TraceSpec* trace = request().trace.get();
+    return trace == nullptr ? kNoRow : trace->NextRow(std::max(traced, computed));
+  }
+  // Rows of the planned tokens whose attention is wanted.
+  int traced_rows() const {
+    const TraceSpec* trace = request().trace.get();
+    if (trace == nullptr) return 0;
+    return static_cast<int>(trace->RowsIn(std::max(traced, computed), computed + planned));
+  }
   // Leading tokens that may come from the prefix cache: not the last one, whose logits are needed,
-  // nor any whose successor has yet to be scored.
+  // nor any whose successor has yet to be scored or whose attention is wanted.
   int reusable() const {
-    const int most = length() - 1;
-    return prompt_logprobs == nullptr ? most
-                                      : std::min(most, static_cast<int>(prompt_logprobs->size()));
+    int most = length() - 1;
+    if (prompt_logprobs != nullptr) {
+      most = std::min(most, static_cast<int>(prompt_logprobs->size()));
+    }
+    if (const TraceSpec* trace = request().trace.get(); trace != nullptr) {
+      most = std::min(most, trace->NextRow(traced));
+    }
+    return most;
   }
   // Rows of the planned step whose successor in the prompt has yet to be scored: positions.
   std::pair<int, int> scored_range() const {
@@ -130,6 +147,11 @@ struct Sequence {
   int bypassed = 0;           // Later ones admitted while this one did not fit.
   int furthest_computed = 0;  // Most that `computed` has ever been.
   bool is_running = false;
+
+  // Of a traced request: rows before `traced` have been handed over. Rows are computed again after
+  // a preemption, but traced once; those of the prompt by the first choice.
+  int traced = 0;
+  bool is_paused = false;  // Its reader lags; only for the step being formed.
 };
 
 // Order of service: higher priority, then earlier arrival.

@@ -69,6 +69,10 @@ ServedModel Describe(const LoadedModel& model, const Backend& backend) {
   served.numerics = backend.numerics() == Numerics::kExact ? "exact" : "fast";
   served.kv_dtype = TypeName(model.kv_dtype);
   served.kv_bytes = model.kv_bytes;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    served.windows.push_back(config.layer(layer).window);
+  }
+  served.max_reduced_pairs = AttentionReader::MaxReducedHeads(config);
   return served;
 }
 
@@ -84,6 +88,7 @@ absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::st
       CreateBackend(options.backend, {.numerics = options.numerics, .threads = options.threads}));
   VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(path, *loaded->backend, options.load));
   loaded->served = Describe(loaded->model, *loaded->backend);
+  loaded->served.inspection_bytes = options.inspection_bytes;
   DescribeWeights(*file, loaded->served);
   return loaded;
 }

@@ -19,10 +19,17 @@ struct ServedModel {
   int longest_token = 1;   // Bytes of the longest token.
   float default_temperature = 1.0f;
 
-  // For DescribeModel only.
-  std::string architecture = {};
+  // What may be asked about attention; 0: inspection is off.
+  int64_t inspection_bytes = 0;  // Of one answer.
+  int max_reduced_pairs = 0;     // Single heads that may become one row.
   int num_layers = 0;
   int num_heads = 0;
+  std::vector<int> windows = {};  // [num_layers]; 0: none. Empty: none anywhere.
+  std::string numerics = {};
+  std::string kv_dtype = {};
+
+  // For DescribeModel only.
+  std::string architecture = {};
   int num_kv_heads = 0;
   int head_dim = 0;
   int d_model = 0;
@@ -36,8 +43,6 @@ struct ServedModel {
   uint64_t parameters = 0;
   std::string backend = {};
   std::string device = {};
-  std::string numerics = {};
-  std::string kv_dtype = {};
   uint64_t kv_bytes = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/answer_messages.h"
+#include "server/attention_messages.h"
 
 namespace vitrine::server {
 
@@ -18,8 +19,8 @@ void StreamMessages::AddPromptLogprobs(std::span<const PromptToken> prompt) {
 
 void StreamMessages::AddToken(const AnswerToken& token) {
   const bool appends =
-      !waiting_.empty() && waiting_.back().has_tokens() && last_bytes_ < max_message_bytes_;
-  v1::GenerateEvent& event = appends ? waiting_.back() : Add();
+      !waiting_.empty() && waiting_.back().event.has_tokens() && last_bytes_ < max_message_bytes_;
+  v1::GenerateEvent& event = appends ? waiting_.back().event : Add();
   v1::Token& message = *event.mutable_tokens()->add_tokens();
   message = MakeToken(token);
   last_bytes_ += message.ByteSizeLong();
@@ -27,6 +28,12 @@ void StreamMessages::AddToken(const AnswerToken& token) {
 
 void StreamMessages::EndChoice(const ChoiceEnd& end, const StopRules& stop) {
   *Add().mutable_choice_finished() = MakeChoiceFinished(end, stop);
+}
+
+void StreamMessages::AddAttention(TraceChunk chunk, const ActiveRequest& request) {
+  *Add().mutable_attention() =
+      MakeAttentionChunk(chunk, request.id, request.request.trace->origin);
+  waiting_.back().hold = std::move(chunk.hold);
 }
 
 void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& request) {
@@ -39,7 +46,7 @@ void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& reque
 
 std::optional<v1::GenerateEvent> StreamMessages::Take() {
   if (waiting_.empty() || awaits_prompt_) return std::nullopt;
-  v1::GenerateEvent event = std::move(waiting_.front());
+  v1::GenerateEvent event = std::move(waiting_.front().event);
   waiting_.pop_front();
   event.set_sequence_number(next_sequence_number_++);
   return event;
@@ -47,7 +54,7 @@ std::optional<v1::GenerateEvent> StreamMessages::Take() {
 
 v1::GenerateEvent& StreamMessages::Add() {
   last_bytes_ = 0;
-  return waiting_.emplace_back();
+  return waiting_.emplace_back().event;
 }
 
 }  // namespace vitrine::server

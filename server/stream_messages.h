@@ -25,6 +25,7 @@ class StreamMessages {
   void AddPromptLogprobs(std::span<const PromptToken> prompt);
   void AddToken(const AnswerToken& token);
   void EndChoice(const ChoiceEnd& end, const StopRules& stop);
+  void AddAttention(TraceChunk chunk, const ActiveRequest& request);
   // Of a request whose status is OK; choices that did not finish are ended first.
   void Finish(const AnswerEnd& end, const GenerationRequest& request);
 
@@ -34,10 +35,15 @@ class StreamMessages {
   void Clear() { waiting_.clear(); }
 
  private:
+  struct Message {
+    v1::GenerateEvent event;
+    CreditHold hold;  // Of attention.
+  };
+
   v1::GenerateEvent& Add();
 
   size_t max_message_bytes_;
-  std::deque<v1::GenerateEvent> waiting_;
+  std::deque<Message> waiting_;
   size_t last_bytes_ = 0;  // Rough size of the last one.
   bool awaits_prompt_ = false;
   uint64_t next_sequence_number_ = 0;

@@ -12,6 +12,7 @@
 #include "model/batch.h"
 #include "model/token_logprobs.h"
 #include "server/request.h"
+#include "server/trace_chunk.h"
 
 namespace vitrine::server {
 
@@ -56,6 +57,7 @@ struct AnswerEnd {
   std::vector<ChoiceEnd> choices = {};  // [num_choices]
   int completion_tokens = 0;            // Of all choices.
   uint64_t token_hash = 0;              // Of their ids, choice after choice; see TokenHash.
+  uint64_t attention_bytes = 0;         // Handed to OnAttention.
   Timeline timeline = {};
 };
 
@@ -66,6 +68,9 @@ class TokenSink {
   virtual void OnPromptLogprobs(std::span<const PromptToken> prompt) = 0;
   virtual void OnToken(const AnswerToken& token) = 0;
   virtual void OnChoiceEnd(const ChoiceEnd& /*end*/) {}
+  // Chunks of the trace, for requests that ask for one; the last one ends it, before OnEnd. A row
+  // comes after the token that it led to.
+  virtual void OnAttention(TraceChunk /*chunk*/) {}
   virtual void OnEnd(const AnswerEnd& end) = 0;
 };
 

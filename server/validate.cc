@@ -9,6 +9,7 @@
 #include "model/detokenizer.h"
 #include "model/kv_cache.h"
 #include "model/status.h"
+#include "server/attention_spec.h"
 #include "server/field_error.h"
 #include "server/validate_sampling.h"
 
@@ -246,22 +247,27 @@ absl::StatusOr<Encoding> EncodeText(std::string_view field, std::string_view tex
   return encoding;
 }
 
-absl::StatusOr<std::vector<TokenId>> ValidatePrompt(const v1::GenerateRequest& message,
-                                                    const ServedModel& model) {
+absl::Status ValidatePrompt(const v1::GenerateRequest& message, const ServedModel& model,
+                            GenerationRequest& request) {
   using Prompt = v1::GenerateRequest::PromptCase;
   if (message.prompt_case() != Prompt::kText && message.parse_special()) {
     return FieldError("parse_special", "applies to text only");
   }
-  std::vector<TokenId> ids;
+  std::vector<TokenId>& ids = request.prompt;
   switch (message.prompt_case()) {
     case Prompt::kText: {
       VITRINE_ASSIGN_OR_RETURN(
           Encoding encoding,
           EncodeText("text", message.text(), message.parse_special(), model.context_length, model));
       ids = std::move(encoding.ids);
-      if (ids.empty() && model.tokenizer->bos_id() >= 0) ids.push_back(model.tokenizer->bos_id());
+      request.prompt_byte_offsets = std::move(encoding.byte_offsets);
+      request.prompt_bytes = static_cast<int64_t>(message.text().size());
+      if (ids.empty() && model.tokenizer->bos_id() >= 0) {
+        ids.push_back(model.tokenizer->bos_id());
+        request.prompt_byte_offsets.push_back(0);
+      }
       if (ids.empty()) return FieldError("text", "is empty and the model has no begin token");
-      return ids;
+      return absl::OkStatus();
     }
     case Prompt::kTokenIds:
       if (message.token_ids().ids_size() > model.context_length) {
@@ -276,7 +282,7 @@ absl::StatusOr<std::vector<TokenId>> ValidatePrompt(const v1::GenerateRequest& m
         ids.push_back(static_cast<TokenId>(id));
       }
       if (ids.empty()) return FieldError("token_ids", "must not be empty");
-      return ids;
+      return absl::OkStatus();
     case Prompt::kChat:
       return FieldError("chat", kNotYet);
     case Prompt::PROMPT_NOT_SET:
@@ -295,6 +301,21 @@ absl::Status CheckClientRequestId(const std::string& id, const RequestLimits& li
                                              " printable ASCII characters")));
 }
 
+absl::StatusOr<std::shared_ptr<const TraceSpec>> ValidateTrace(const v1::AttentionSpec& spec,
+                                                               const ServedModel& model,
+                                                               const GenerationRequest& request) {
+  const auto prompt = static_cast<int>(request.prompt.size());
+  const TraceSubject subject = {.prompt_tokens = prompt,
+                                .end_row = std::max(prompt, request.stop.max_length - 1),
+                                .choices = request.num_choices,
+                                .byte_offsets = request.prompt_byte_offsets,
+                                .prompt_bytes = request.prompt_bytes,
+                                .role_spans = request.role_spans};
+  VITRINE_ASSIGN_OR_RETURN(TraceSpec trace, ValidateAttention(spec, "attention", subject, model,
+                                                              model.inspection_bytes));
+  return std::make_shared<const TraceSpec>(std::move(trace));
+}
+
 }  // namespace
 
 int LongestToken(const Tokenizer& tokenizer) {
@@ -310,8 +331,9 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
                                                    const RequestLimits& limits) {
   VITRINE_RETURN_IF_ERROR(CheckNoUnknownFields(message));
   VITRINE_RETURN_IF_ERROR(CheckModel(message.model(), model));
-  if (message.has_attention()) {
-    return absl::FailedPreconditionError("attention: inspection is off");
+  if (message.has_attention() && model.inspection_bytes == 0) {
+    return absl::FailedPreconditionError(
+        "attention: inspection is off; the server's flag --allow_inspection turns it on");
   }
   GenerationRequest request;
   VITRINE_RETURN_IF_ERROR(CheckClientRequestId(message.client_request_id(), limits));
@@ -330,10 +352,13 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
     VITRINE_ASSIGN_OR_RETURN(request.time_limit_us, ValidateTimeLimit(message.stop().time_limit()));
   }
   // The tokenizer last: all else is cheap.
-  VITRINE_ASSIGN_OR_RETURN(request.prompt, ValidatePrompt(message, model));
+  VITRINE_RETURN_IF_ERROR(ValidatePrompt(message, model, request));
   VITRINE_ASSIGN_OR_RETURN(request.stop, ValidateStop(message.stop(), model, limits, request));
   VITRINE_RETURN_IF_ERROR(CheckPromptLogprobs(request, model, limits));
   VITRINE_RETURN_IF_ERROR(CheckSomeTokenIsLeft(request.sampling, request.stop, model));
+  if (message.has_attention()) {
+    VITRINE_ASSIGN_OR_RETURN(request.trace, ValidateTrace(message.attention(), model, request));
+  }
   return request;
 }
 

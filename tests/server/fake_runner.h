@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -137,6 +139,18 @@ inline std::vector<TokenId> ExpectedTokens(std::vector<TokenId> tokens, int coun
   return answer;
 }
 
+// The fake model's weight of the key at `key` for the row at `position`: it depends on all that the
+// row has seen, so that rows of another sequence or of another history show.
+inline float FakeWeight(uint64_t history, int layer, int head, int key, int position) {
+  const uint64_t mixed =
+      ExtendHistory(history, static_cast<TokenId>((layer * 64 + head) * 4096 + key));
+  const auto raw = static_cast<float>(mixed % 1024 + 1) / 1024.0f;
+  return raw / static_cast<float>(position + 1);
+}
+inline float FakeLogSumExp(uint64_t history, int layer, int head) {
+  return static_cast<float>(ExtendHistory(history, layer * 64 + head) % 1000) / 1000.0f;
+}
+
 class FakeRunner final : public Runner {
  public:
   explicit FakeRunner(const RunnerLimits& limits)
@@ -181,10 +195,40 @@ class FakeRunner final : public Runner {
   std::span<const TokenLogprobs> logprobs() const override { return logprobs_; }
   std::span<const TokenLogprobs> prompt_logprobs() const override { return prompt_logprobs_; }
 
+  // Only the numbers that the plan asks for, and only weights: statistics are their log-sum-exp and
+  // zeros.
+  void ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) override {
+    int rows_traced = 0;
+    for (size_t t = 0; t < batch.traces.size(); ++t) {
+      rows_traced += batch.traces[t].rows;
+      pieces.push_back(MakePiece(batch, static_cast<int>(t)));
+      pieces.back().share = 1.0 / static_cast<double>(batch.traces.size());
+    }
+    VITRINE_CHECK_LE(rows_traced, limits_.max_traced_rows);
+    traced_rows += rows_traced;
+  }
+
+  void ReadLogSumExp(const Batch& batch, std::span<float> values) override {
+    size_t i = 0;
+    for (const int32_t row : batch.certified_rows) {
+      const int s = SequenceOfRow(batch, row);
+      const auto index = static_cast<size_t>(s);
+      const int position = batch.first_position[index] + row - batch.row_begin[index];
+      const uint64_t history = history_[Slot(batch, s, position)];
+      for (int layer = 0; layer < limits_.num_layers; ++layer) {
+        for (int head = 0; head < limits_.num_heads; ++head) {
+          values[i++] = FakeLogSumExp(history, layer, head);
+        }
+      }
+    }
+    VITRINE_CHECK_EQ(i, values.size());
+  }
+
   std::function<void(const Batch&)> before_step;    // May block, count or look.
   std::function<bool(const SampleRow&)> is_broken;  // The row's logits are not finite.
   std::atomic<int64_t> rows = 0;
   std::atomic<int64_t> steps = 0;
+  std::atomic<int64_t> traced_rows = 0;
 
  private:
   TokenId Draw(const Batch& batch, size_t sample, uint64_t history) const {
@@ -201,6 +245,71 @@ class FakeRunner final : public Runner {
     const LogprobsRow& wanted = batch.scored[next];
     prompt_logprobs_.push_back(FakeLogprobs(history, wanted.token_id, wanted.top_count,
                                             wanted.is_processed, limits_.vocabulary));
+  }
+
+  static int SequenceOfRow(const Batch& batch, int row) {
+    int s = 0;
+    while (row >= batch.row_begin[static_cast<size_t>(s) + 1]) ++s;
+    return s;
+  }
+
+  AttentionPiece MakePiece(const Batch& batch, int trace) const {
+    const TracedRows& run = batch.traces[static_cast<size_t>(trace)];
+    const AttentionPlan& plan = *run.plan;
+    const auto index = static_cast<size_t>(run.sequence);
+    AttentionPiece piece;
+    piece.trace = trace;
+    piece.first_position = batch.first_position[index] + run.first_row - batch.row_begin[index];
+    piece.rows = run.rows;
+    piece.layers = plan.layer_axis();
+    piece.heads = plan.head_axis();
+    piece.key_columns = piece.first_position + piece.rows;
+    const auto columns = static_cast<size_t>(piece.key_columns);
+    const size_t results = static_cast<size_t>(plan.cells()) * static_cast<size_t>(run.rows);
+    const auto top_k = static_cast<size_t>(plan.top_k);
+    const auto spans = static_cast<size_t>(plan.spans());
+    const size_t size = results * (kAttentionStats + 2 * top_k + 1 + spans + columns);
+    const std::shared_ptr<float[]> memory(new float[size]());
+    piece.memory = memory;
+    size_t end = 0;
+    const auto place = [&](size_t per_result) {
+      float* const begin = memory.get() + end;
+      end += results * per_result;
+      return std::span<float>(begin, results * per_result);
+    };
+    const std::span<float> stats = place(plan.wants_stats ? kAttentionStats : 0);
+    const std::span<float> keys = place(top_k);
+    const std::span<float> tops = place(top_k);
+    const std::span<float> tails = place(top_k > 0 ? 1 : 0);
+    const std::span<float> masses = place(spans);
+    const std::span<float> values = place(plan.wants_rows ? columns : 0);
+    for (size_t r = 0; r < results; ++r) {
+      const auto cell = static_cast<int>(r) / run.rows;
+      const int layer = plan.layers[static_cast<size_t>(cell / plan.head_axis())];
+      const int head = plan.heads[static_cast<size_t>(cell % plan.head_axis())];
+      const int position = piece.first_position + static_cast<int>(r) % run.rows;
+      const uint64_t history = history_[Slot(batch, run.sequence, position)];
+      const auto weight = [&](int key) { return FakeWeight(history, layer, head, key, position); };
+      if (!stats.empty()) stats[r * kAttentionStats] = FakeLogSumExp(history, layer, head);
+      for (size_t k = 0; k < top_k; ++k) {
+        const bool is_key = static_cast<int>(k) <= position;
+        const uint32_t key = is_key ? static_cast<uint32_t>(k) : kNoKey;
+        std::memcpy(&keys[r * top_k + k], &key, sizeof(key));
+        tops[r * top_k + k] = is_key ? weight(static_cast<int>(k)) : 0.0f;
+      }
+      if (!tails.empty()) tails[r] = weight(position);
+      for (size_t s = 0; s < spans; ++s) masses[r * spans + s] = weight(static_cast<int>(s));
+      for (int key = 0; !values.empty() && key <= position; ++key) {
+        values[r * columns + static_cast<size_t>(key)] = weight(key);
+      }
+    }
+    if (plan.wants_stats) piece.stats = stats;
+    piece.top_keys = {reinterpret_cast<const uint32_t*>(keys.data()), keys.size()};
+    piece.top_values = tops;
+    piece.tail_mass = tails;
+    piece.span_mass = masses;
+    piece.values = values;
+    return piece;
   }
 
   void CheckShape(const Batch& batch, std::span<TokenId> next) const {
