@@ -72,7 +72,8 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
                              AttentionCapture::Create(backend_, config_,
                                                       {.max_rows = limits.max_rows,
                                                        .max_traced_rows = limits.max_traced_rows,
-                                                       .max_certified_rows = limits.max_samples}));
+                                                       // A replay may have two in one step.
+                                  .max_certified_rows = 2 * limits.max_samples}));
     VITRINE_ASSIGN_OR_RETURN(reader_,
                              AttentionReader::Create(backend_, config_, limits.max_positions));
   }

@@ -34,8 +34,8 @@ class AnswerSet {
   const ChoiceEnd& EndChoice(int choice, const ChoiceEnding& ending, TokenSink& sink);
 
   // Tokens of `choice` that the sink has got.
-  int64_t completion_tokens(int choice) const {
-    return static_cast<int64_t>(assemblers_[static_cast<size_t>(choice)].ids().size());
+  const std::vector<TokenId>& ids(int choice) const {
+    return assemblers_[static_cast<size_t>(choice)].ids();
   }
 
   bool is_complete() const { return open_choices_ == 0; }

@@ -11,6 +11,16 @@ void FillTensor(TraceTensor& tensor, v1::Tensor& message) {
   message.set_data(std::move(tensor.data));
 }
 
+void FillProvenance(const TraceChunk& chunk, const TraceOrigin& origin,
+                    v1::AttentionProvenance& message) {
+  message.set_method(origin.is_replay ? v1::ATTENTION_METHOD_REPLAYED
+                                      : v1::ATTENTION_METHOD_RECOMPUTED);
+  message.set_max_row_sum_error(chunk.max_row_sum_error);
+  message.set_max_lse_delta(chunk.max_lse_delta);
+  message.set_kv_dtype(origin.kv_dtype);
+  message.set_numerics(origin.numerics);
+}
+
 void FillEnd(const TraceEnd& end, v1::TraceEnd& message) {
   message.set_status(end.is_complete ? v1::TRACE_STATUS_OK : v1::TRACE_STATUS_PARTIAL);
   message.set_rows(end.rows);
@@ -25,6 +35,7 @@ v1::AttentionChunk MakeAttentionChunk(TraceChunk& chunk, std::string_view reques
   v1::AttentionChunk message;
   message.set_request_id(std::string(request_id));
   message.set_sequence_number(chunk.sequence_number);
+  FillProvenance(chunk, origin, *message.mutable_provenance());
   if (chunk.end.has_value()) {
     FillEnd(*chunk.end, *message.mutable_trace_end());
     return message;
@@ -48,13 +59,6 @@ v1::AttentionChunk MakeAttentionChunk(TraceChunk& chunk, std::string_view reques
   } else {
     FillTensor(chunk.values, *message.mutable_values());
   }
-  v1::AttentionProvenance& provenance = *message.mutable_provenance();
-  provenance.set_method(origin.is_replay ? v1::ATTENTION_METHOD_REPLAYED
-                                         : v1::ATTENTION_METHOD_RECOMPUTED);
-  provenance.set_max_row_sum_error(chunk.max_row_sum_error);
-  provenance.set_max_lse_delta(chunk.max_lse_delta);
-  provenance.set_kv_dtype(origin.kv_dtype);
-  provenance.set_numerics(origin.numerics);
   return message;
 }
 

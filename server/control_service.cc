@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "server/attention_spec.h"
+#include "server/validate_attention.h"
 #include "server/grpc_status.h"
 #include "server/validate.h"
 
@@ -85,6 +85,12 @@ void ControlService::FillLimits(v1::Limits& limits) const {
   limits.set_kv_block_tokens(kKvBlockTokens);
   limits.set_kv_cache_bytes(parts_.model.kv_bytes);
   limits.set_inspection_bytes(static_cast<uint64_t>(parts_.model.inspection_bytes));
+  if (options.allow_inspection) {
+    const int64_t retention_us = options.inspection_retention_us;
+    limits.mutable_inspection_retention()->set_seconds(retention_us / 1'000'000);
+    limits.mutable_inspection_retention()->set_nanos(
+        static_cast<int32_t>(retention_us % 1'000'000) * 1000);
+  }
   limits.set_max_stop_strings(static_cast<uint32_t>(options.request.max_stop_strings));
   limits.set_max_stop_string_bytes(static_cast<uint32_t>(options.request.max_stop_string_bytes));
   limits.set_max_logit_bias(static_cast<uint32_t>(options.request.max_logit_biases));

@@ -76,19 +76,43 @@ void Delivery::HandleAll() {
   taken_.clear();
 }
 
-// The rows that led to tokens which the sink has got.
-void Delivery::ReleaseRows(ActiveRequest& request, int choice) {
+// After tokens of a choice may have gone to the sink: keeps them, and hands over the rows that led
+// to them.
+void Delivery::NoteTokens(ActiveRequest& request, int choice) {
+  const std::vector<TokenId>& ids = request.answers->ids(choice);
+  if (request.record != nullptr) request.record->AddTokens(choice, ids, tokenizer_);
   if (request.trace == nullptr || request.cancelled) return;
-  const int64_t end = static_cast<int64_t>(request.request.prompt.size()) +
-                      request.answers->completion_tokens(choice);
-  request.trace->Release(choice, end, *request.sink);
+  const size_t end = request.request.prompt.size() + ids.size();
+  request.trace->Release(choice, static_cast<int64_t>(end), *request.sink);
 }
 
-void Delivery::EndRows(ActiveRequest& request, const ChoiceEnd& end) {
+void Delivery::EndChoice(ActiveRequest& request, int choice) {
+  const ChoiceEnding& ending = request.endings[static_cast<size_t>(choice)];
+  const ChoiceEnd& end = request.answers->EndChoice(choice, ending, *request.sink);
+  // Known here only: a failure behind a text stop did not happen.
+  if (end.ending == Ending::kFailed) request.failed = true;
+  NoteTokens(request, choice);
+  if (request.record != nullptr) request.record->EndChoice(end);
   if (request.trace == nullptr) return;
-  ReleaseRows(request, end.choice);
   const bool is_cut = end.reason == FinishReason::kStopString;
-  request.trace->EndChoice(end.choice, is_cut, *request.sink);
+  request.trace->EndChoice(choice, is_cut, *request.sink);
+}
+
+void Delivery::EndRequest(ActiveRequest& request) {
+  AnswerEnd end = request.answers->TakeEnd(request.timeline);
+  if (request.trace != nullptr) {
+    request.trace->Finish(*request.sink);
+    end.attention_bytes = request.trace->bytes();
+  }
+  // Counted and kept first, so that a client that has seen the end also sees it there.
+  counters_.CountEnd(end.ending);
+  if (request.record != nullptr) {
+    request.record->End(end);
+    if (options_.archive != nullptr) options_.archive->Close(*request.record);
+  }
+  if (options_.log_requests) LogRequestEnd(request, end);
+  request.sink->OnEnd(end);
+  request.sink.reset();
 }
 
 void Delivery::Handle(StepEvent& event) {
@@ -103,35 +127,20 @@ void Delivery::Handle(StepEvent& event) {
     if (!request.cancelled) request.trace->Add(std::move(*event.traced), *request.sink);
     return;
   }
-  AnswerSet& answers = *request.answers;
   if (event.prompt_logprobs != nullptr) {
-    if (!request.cancelled) answers.ScorePrompt(*event.prompt_logprobs, *request.sink);
+    if (!request.cancelled) request.answers->ScorePrompt(*event.prompt_logprobs, *request.sink);
     return;
   }
-  if (!event.is_end) {
-    if (!request.cancelled && !answers.Append(event.choice, event.token, std::move(event.logprobs),
-                                              *request.sink)) {
-      request.text_stops |= 1u << event.choice;
-    }
-    ReleaseRows(request, event.choice);
+  if (event.is_end) {
+    EndChoice(request, event.choice);
+    if (request.answers->is_complete()) EndRequest(request);
     return;
   }
-  const ChoiceEnding& ending = request.endings[static_cast<size_t>(event.choice)];
-  const ChoiceEnd& choice_end = answers.EndChoice(event.choice, ending, *request.sink);
-  // Known here only: a failure behind a text stop did not happen.
-  if (choice_end.ending == Ending::kFailed) request.failed = true;
-  EndRows(request, choice_end);
-  if (!answers.is_complete()) return;
-  AnswerEnd end = answers.TakeEnd(request.timeline);
-  if (request.trace != nullptr) {
-    request.trace->Finish(*request.sink);
-    end.attention_bytes = request.trace->bytes();
+  if (!request.cancelled && !request.answers->Append(event.choice, event.token,
+                                                     std::move(event.logprobs), *request.sink)) {
+    request.text_stops |= 1u << event.choice;
   }
-  // Counted first, so that a client that has seen the end also sees it counted.
-  counters_.CountEnd(end.ending);
-  if (options_.log_requests) LogRequestEnd(request, end);
-  request.sink->OnEnd(end);
-  request.sink.reset();
+  NoteTokens(request, event.choice);
 }
 
 }  // namespace vitrine::server

@@ -10,12 +10,14 @@
 #include "model/tokenizer.h"
 #include "server/metrics.h"
 #include "server/request.h"
+#include "server/request_archive.h"
 #include "server/token_sink.h"
 
 namespace vitrine::server {
 
 struct DeliveryOptions {
   bool log_requests = false;  // One line to stderr per ended request.
+  RequestArchive* archive = nullptr;  // Told of the ends of requests with a record.
 };
 
 class Delivery {
@@ -38,8 +40,9 @@ class Delivery {
  private:
   void Run();
   void Handle(StepEvent& event);
-  static void ReleaseRows(ActiveRequest& request, int choice);
-  static void EndRows(ActiveRequest& request, const ChoiceEnd& end);
+  void NoteTokens(ActiveRequest& request, int choice);
+  void EndChoice(ActiveRequest& request, int choice);
+  void EndRequest(ActiveRequest& request);
   void HandleAll();
 
   const Tokenizer& tokenizer_;

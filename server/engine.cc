@@ -1,14 +1,20 @@
 #include "server/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "server/request_record.h"
 #include "server/request_trace.h"
 
 namespace vitrine::server {
 namespace {
 
 constexpr int64_t kPausedWaitMicros = 20'000;
+
+size_t SequenceOf(const Batch& batch, const AttentionPiece& piece) {
+  return static_cast<size_t>(batch.traces[static_cast<size_t>(piece.trace)].sequence);
+}
 
 BlockPool MakePool(const EngineOptions& options, const Runner& runner) {
   const int num_blocks = runner.limits().num_blocks;
@@ -67,7 +73,7 @@ bool Engine::Turn() {
     PublishLoad();
     next_tokens_.resize(batch.sampling.size());
     runner_.Step(batch, next_tokens_);
-    if (!batch.traces.empty()) ReadTraces(batch);
+    if (!batch.traces.empty() || !batch.certified_rows.empty()) ReadTraces(batch);
     const int64_t done_us = clock_.NowMicros();
     for (const StepResult& result :
          scheduler_.Complete(next_tokens_, runner_.logprobs(), runner_.prompt_logprobs())) {
@@ -130,40 +136,98 @@ std::optional<ChoiceEnding> Engine::WhyLeave(const Sequence& sequence, int64_t n
 }
 
 void Engine::NoteStarts(int64_t now_us) {
+  const auto note = [&](const Sequence& sequence, HistoryEvent event) {
+    if (sequence.owner->record == nullptr) return;
+    event.at_us = now_us - sequence.request().arrival_us;
+    sequence.owner->record->AddEvent(event);
+  };
+  for (const Scheduler::Preempted& preempted : scheduler_.preempted()) {
+    note(*preempted.sequence,
+         {.kind = HistoryEvent::Kind::kPreempted, .tokens = preempted.computed});
+  }
+  const auto batch_size = static_cast<int>(scheduler_.step().size());
   for (Sequence* sequence : scheduler_.step()) {
     const int prompt_rows =
         std::min(sequence->planned, std::max(0, sequence->prompt_length() - sequence->computed));
     prefilled_.Add(now_us, prompt_rows);
     ActiveRequest::Progress& progress = sequence->owner->progress;
-    if (progress.first_step_us >= 0) continue;
-    progress.first_step_us = now_us;
-    queue_.Leave(*sequence->owner, /*started=*/true, now_us);
+    if (progress.first_step_us < 0) {
+      progress.first_step_us = now_us;
+      queue_.Leave(*sequence->owner, /*started=*/true, now_us);
+      note(*sequence, {.kind = HistoryEvent::Kind::kAdmitted,
+                       .tokens = sequence->owner->timeline.cached_prompt_tokens,
+                       .batch_size = batch_size});
+    }
+    if (prompt_rows == 0) continue;
+    note(*sequence, {.kind = HistoryEvent::Kind::kPrefillChunk,
+                     .tokens = prompt_rows,
+                     .batch_size = batch_size});
+  }
+}
+
+// What is kept of a row, and how far a replayed row is from what was kept.
+void Engine::ReadCertificates(const Batch& batch) {
+  const auto row_size = static_cast<size_t>(runner_.limits().num_layers) *
+                        static_cast<size_t>(runner_.limits().num_heads);
+  lse_deltas_.assign(scheduler_.step().size(), -1.0f);
+  log_sum_exp_.resize(batch.certified_rows.size() * row_size);
+  runner_.ReadLogSumExp(batch, log_sum_exp_);
+  for (size_t i = 0; i < batch.certified_rows.size(); ++i) {
+    const int32_t row = batch.certified_rows[i];
+    const auto index = static_cast<size_t>(
+        std::ranges::upper_bound(batch.row_begin, row) - batch.row_begin.begin() - 1);
+    const int position = batch.first_position[index] + row - batch.row_begin[index];
+    const std::span<const float> now = std::span(log_sum_exp_).subspan(i * row_size, row_size);
+    const Sequence& sequence = *scheduler_.step()[index];
+    if (sequence.owner->record != nullptr) {
+      sequence.owner->record->KeepRow(sequence.choice, position, now);
+    }
+    for (const RowCertificate& kept : sequence.request().certificates) {
+      if (kept.position != position) continue;
+      float& delta = lse_deltas_[index];
+      delta = std::max(delta, 0.0f);
+      for (size_t n = 0; n < row_size; ++n) {
+        delta = std::max(delta, std::abs(now[n] - kept.log_sum_exp[n]));
+      }
+    }
   }
 }
 
 void Engine::ReadTraces(const Batch& batch) {
   const int64_t began_us = clock_.NowMicros();
   pieces_.clear();
-  runner_.ReadAttention(batch, pieces_);
+  lse_deltas_.assign(scheduler_.step().size(), -1.0f);
+  if (!batch.certified_rows.empty()) ReadCertificates(batch);
+  if (!batch.traces.empty()) runner_.ReadAttention(batch, pieces_);
   const auto spent_us = static_cast<double>(clock_.NowMicros() - began_us);
-  for (size_t i = 0; i < pieces_.size();) {
-    const int32_t index = batch.traces[static_cast<size_t>(pieces_[i].trace)].sequence;
-    const Sequence& sequence = *scheduler_.step()[static_cast<size_t>(index)];
-    auto step = std::make_shared<TracedStep>();
-    step->choice = sequence.choice;
+  size_t begin = 0;
+  for (size_t index = 0; index < scheduler_.step().size(); ++index) {
+    size_t end = begin;
     double share = 0;
-    size_t bytes = 0;
-    for (; i < pieces_.size() &&
-           batch.traces[static_cast<size_t>(pieces_[i].trace)].sequence == index;
-         ++i) {
-      share += pieces_[i].share;
-      bytes += pieces_[i].bytes();
-      step->pieces.push_back(std::move(pieces_[i]));
+    for (; end < pieces_.size() && SequenceOf(batch, pieces_[end]) == index; ++end) {
+      share += pieces_[end].share;
     }
-    step->added_us = static_cast<int64_t>(share * spent_us);
-    step->hold = CreditHold(sequence.owner->trace_credit, static_cast<int64_t>(bytes));
-    events_.push_back({.request = sequence.owner, .traced = std::move(step)});
+    if (begin < end || lse_deltas_[index] >= 0) {
+      PostTrace(*scheduler_.step()[index], std::span(pieces_).subspan(begin, end - begin),
+                static_cast<int64_t>(share * spent_us), lse_deltas_[index]);
+    }
+    begin = end;
   }
+}
+
+void Engine::PostTrace(const Sequence& sequence, std::span<AttentionPiece> pieces,
+                       int64_t added_us, float lse_delta) {
+  auto step = std::make_shared<TracedStep>();
+  step->choice = sequence.choice;
+  step->added_us = added_us;
+  step->lse_delta = std::max(0.0f, lse_delta);
+  size_t bytes = 0;
+  for (AttentionPiece& piece : pieces) {
+    bytes += piece.bytes();
+    step->pieces.push_back(std::move(piece));
+  }
+  step->hold = CreditHold(sequence.owner->trace_credit, static_cast<int64_t>(bytes));
+  events_.push_back({.request = sequence.owner, .traced = std::move(step)});
 }
 
 void Engine::NoteResult(const StepResult& result, int64_t now_us) {
@@ -174,7 +238,15 @@ void Engine::NoteResult(const StepResult& result, int64_t now_us) {
   }
   if (result.token >= 0) {
     ActiveRequest::Progress& progress = sequence.owner->progress;
-    if (progress.first_token_us < 0) progress.first_token_us = now_us;
+    if (progress.first_token_us < 0) {
+      progress.first_token_us = now_us;
+      if (sequence.owner->record != nullptr) {
+        sequence.owner->record->AddEvent(
+            {.kind = HistoryEvent::Kind::kFirstToken,
+             .at_us = now_us - sequence.request().arrival_us,
+             .batch_size = static_cast<int>(scheduler_.step().size())});
+      }
+    }
     progress.last_token_us = now_us;
     generated_.Add(now_us, 1);
     events_.push_back(

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -74,6 +75,9 @@ class Engine {
   void DropLeavers(int64_t now_us);
   std::optional<ChoiceEnding> WhyLeave(const Sequence& sequence, int64_t now_us) const;
   void NoteStarts(int64_t now_us);
+  void PostTrace(const Sequence& sequence, std::span<AttentionPiece> pieces, int64_t added_us,
+                 float lse_delta);
+  void ReadCertificates(const Batch& batch);
   void ReadTraces(const Batch& batch);
   void NoteResult(const StepResult& result, int64_t now_us);
   void PostEnd(const Sequence& sequence, int64_t now_us);
@@ -90,6 +94,8 @@ class Engine {
   std::vector<std::shared_ptr<ActiveRequest>> arrivals_;
   std::vector<TokenId> next_tokens_;
   std::vector<AttentionPiece> pieces_;
+  std::vector<float> log_sum_exp_;  // Of the certified rows of a step.
+  std::vector<float> lse_deltas_;   // Per sequence of a step; below 0: it is not compared.
   std::vector<StepEvent> events_;
   uint64_t steps_ = 0;
   RateWindow generated_;

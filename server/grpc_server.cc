@@ -33,6 +33,14 @@ EngineOptions MakeEngineOptions(const ServerOptions& options) {
           .hash_key = {word(), word()}};
 }
 
+std::unique_ptr<RequestArchive> MakeArchive(const ServerOptions& options, const Clock& clock) {
+  if (!options.allow_inspection) return nullptr;
+  return std::make_unique<RequestArchive>(
+      RequestArchive::Limits{.retention_us = options.inspection_retention_us,
+                             .max_bytes = options.inspection_bytes},
+      clock);
+}
+
 absl::StatusOr<std::string> ReadPem(const std::string& path, absl::string_view flag) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -94,14 +102,22 @@ GrpcServer::GrpcServer(const ServerOptions& options, const ServedModel& model, R
       model_(model),
       clock_(clock),
       queue_(options.queue, counters_),
-      delivery_(*model.tokenizer, counters_, {.log_requests = options.log_requests}),
+      archive_(MakeArchive(options, clock)),
+      delivery_(*model.tokenizer, counters_,
+                {.log_requests = options.log_requests, .archive = archive_.get()}),
       engine_(MakeEngineOptions(options), runner, queue_, delivery_, clock),
       inference_({.model = model,
                   .request_limits = options_.request,
                   .transport_limits = options_.transport,
                   .queue = queue_,
+                  .archive = archive_.get(),
                   .counters = counters_,
                   .clock = clock}),
+      inspection_({.model = model,
+                   .request_limits = options.request,
+                   .queue = queue_,
+                   .archive = archive_.get(),
+                   .clock = clock}),
       control_({.model = model,
                 .options = options_,
                 .queue = queue_,
@@ -135,6 +151,7 @@ absl::Status GrpcServer::Listen() {
   builder.AddListeningPort(options_.listen, credentials, &port);
   SetLimits(options_, builder);
   builder.RegisterService(&inference_);
+  builder.RegisterService(&inspection_);
   builder.RegisterService(&control_);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port <= 0) {

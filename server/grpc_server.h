@@ -14,8 +14,10 @@
 #include "server/delivery.h"
 #include "server/engine.h"
 #include "server/inference_service.h"
+#include "server/inspection_service.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/request_archive.h"
 #include "server/request_queue.h"
 #include "server/served_model.h"
 
@@ -62,9 +64,11 @@ class GrpcServer {
   const Clock& clock_;
   RequestCounters counters_;
   RequestQueue queue_;
+  std::unique_ptr<RequestArchive> archive_;  // Null: inspection is off.
   Delivery delivery_;
   Engine engine_;
   InferenceService inference_;
+  InspectionService inspection_;
   ControlService control_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;

@@ -1,9 +1,9 @@
 #include "server/inference_service.h"
 
-#include <chrono>
 #include <utility>
 
 #include "server/answer_messages.h"
+#include "server/grpc_deadline.h"
 #include "server/field_error.h"
 #include "server/grpc_status.h"
 #include "server/unary_reactor.h"
@@ -11,15 +11,6 @@
 
 namespace vitrine::server {
 namespace {
-
-// What is left of the call's deadline, microseconds; kNever: it has none.
-int64_t DeadlineMicros(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return kNever;
-  return std::chrono::duration_cast<std::chrono::microseconds>(deadline -
-                                                               std::chrono::system_clock::now())
-      .count();
-}
 
 grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
                                       const absl::Status& status) {
@@ -49,7 +40,12 @@ absl::StatusOr<GenerationRequest> InferenceService::Prepare(
 }
 
 absl::Status InferenceService::Submit(const std::shared_ptr<ActiveRequest>& request) {
-  return parts_.queue.Push(request, parts_.clock.NowMicros());
+  if (parts_.archive != nullptr) {
+    request->record = parts_.archive->Open(request->id, request->request);
+  }
+  const absl::Status status = parts_.queue.Push(request, parts_.clock.NowMicros());
+  if (!status.ok() && request->record != nullptr) parts_.archive->Discard(*request->record);
+  return status;
 }
 
 grpc::ServerWriteReactor<v1::GenerateEvent>* InferenceService::Generate(

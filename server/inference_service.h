@@ -8,6 +8,7 @@
 #include "server/generate_stream.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/request_archive.h"
 #include "server/request_queue.h"
 #include "server/served_model.h"
 #include "vitrine/v1/generation.grpc.pb.h"
@@ -21,6 +22,7 @@ class InferenceService final : public v1::Generation::CallbackService {
     const RequestLimits& request_limits;
     const TransportLimits& transport_limits;
     RequestQueue& queue;
+    RequestArchive* archive;  // Null: requests are not kept.
     RequestCounters& counters;
     const Clock& clock;
   };

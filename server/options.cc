@@ -46,13 +46,14 @@ ABSL_FLAG(std::string, tls_key, "", "PEM file: its private key");
 ABSL_FLAG(std::string, tls_client_ca, "", "PEM file: authority of client certificates");
 ABSL_FLAG(bool, allow_inspection, false, "requests may ask what the model attended to");
 ABSL_FLAG(int64_t, inspection_bytes, int64_t{256} << 20,
-          "most bytes of attention that one request may ask for");
+          "most bytes of attention that one request may ask for, and of all kept requests");
+ABSL_FLAG(absl::Duration, inspection_retention, absl::Minutes(10),
+          "how long a request that has ended can be looked at");
 ABSL_FLAG(bool, reflection, false, "offer the reflection service");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
 ABSL_FLAG(bool, json, false, "bench-model, attention-lab: one JSON object instead of tables");
 // Known to the protocol, not to this version: refused when set.
-ABSL_FLAG(absl::Duration, inspection_retention, absl::ZeroDuration(), "not supported yet");
 ABSL_FLAG(std::string, metrics_listen, "", "not supported yet");
 ABSL_FLAG(std::string, auth_tokens_file, "", "not supported yet");
 
@@ -88,9 +89,6 @@ absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::D
 
 absl::Status CheckNotSupportedYet() {
   absl::string_view set;
-  if (absl::GetFlag(FLAGS_inspection_retention) != absl::ZeroDuration()) {
-    set = "inspection_retention";
-  }
   if (!absl::GetFlag(FLAGS_metrics_listen).empty()) set = "metrics_listen";
   if (!absl::GetFlag(FLAGS_auth_tokens_file).empty()) set = "auth_tokens_file";
   return set.empty() ? absl::OkStatus() : FlagError(set, "is not supported yet");
@@ -194,8 +192,12 @@ absl::Status ReadInspectionFlags(ServerOptions& options) {
   options.allow_inspection = absl::GetFlag(FLAGS_allow_inspection);
   const int64_t bytes = absl::GetFlag(FLAGS_inspection_bytes);
   VITRINE_RETURN_IF_ERROR(CheckRange("inspection_bytes", bytes, 1, int64_t{1} << 40));
+  const absl::Duration retention = absl::GetFlag(FLAGS_inspection_retention);
+  VITRINE_RETURN_IF_ERROR(
+      CheckDuration("inspection_retention", retention, absl::ZeroDuration()));
   if (!options.allow_inspection) return absl::OkStatus();
   options.inspection_bytes = bytes;
+  options.inspection_retention_us = absl::ToInt64Microseconds(retention);
   // One row of every running sequence, and some more of prompts.
   constexpr int kPromptRows = 64;
   options.scheduler.max_traced_rows = options.scheduler.max_running_sequences + kPromptRows;

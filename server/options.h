@@ -61,7 +61,8 @@ struct ServerOptions {
   SchedulerOptions scheduler;
   bool prefix_cache = true;
   bool allow_inspection = false;
-  int64_t inspection_bytes = 0;  // Of one answer's attention; 0 without allow_inspection.
+  int64_t inspection_bytes = 0;  // Of one answer, and of all records; 0: no allow_inspection.
+  int64_t inspection_retention_us = 0;  // Of a record, after its request has ended.
   QueueLimits queue;
   RequestLimits request;
   TransportLimits transport;

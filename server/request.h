@@ -70,6 +70,12 @@ struct PromptRoleSpan {
   KeyRange tokens;  // Those that hold a byte of its content.
 };
 
+// The log-sum-exp of the attention of one row, as the engine first computed it.
+struct RowCertificate {
+  int position = 0;
+  std::vector<float> log_sum_exp;  // [layers, num_heads]
+};
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   // Of prompts with text: first byte per token, and length. Empty: given as ids.
@@ -81,10 +87,12 @@ struct GenerationRequest {
   SamplingParams sampling;
   StopRules stop;
   OutputRules output;
-  int priority = 0;                // Higher goes first.
-  std::string cache_salt;          // Partition of the prefix cache.
+  int priority = 0;               // Higher goes first.
+  std::string cache_salt;         // Partition of the prefix cache.
   std::string client_request_id;  // For the log and the archive only.
   std::string caller;             // Whose request it is; empty where callers have no identity.
+  // Of a replay: rows whose log-sum-exp is compared with what was kept. Empty: not a replay.
+  std::vector<RowCertificate> certificates;
   int64_t arrival_us = 0;          // Monotonic, as the two below.
   int64_t deadline_us = kNever;    // Then it has expired: no answer.
   int64_t time_limit_us = kNever;  // Then it ends with what it has.
@@ -131,6 +139,7 @@ struct ChoiceEnding {
 
 class TokenSink;
 class AnswerSet;
+class RequestRecord;
 class RequestTrace;
 struct TracedStep;
 
@@ -151,6 +160,9 @@ struct ActiveRequest {
   std::atomic<bool> cancelled = false;
   std::atomic<uint32_t> text_stops = 0;
   std::atomic<bool> failed = false;
+
+  // Where its history is kept; null: nowhere. Set before it is queued. Thread-safe.
+  std::shared_ptr<RequestRecord> record;
 
   // With request.trace: what is on its way to its reader.
   std::shared_ptr<TraceCredit> trace_credit;

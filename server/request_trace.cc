@@ -147,15 +147,19 @@ void RequestTrace::EndChoice(int choice, bool is_cut, TokenSink& sink) {
 }
 
 void RequestTrace::SendStep(const TracedStep& step, TokenSink& sink) {
+  max_lse_delta_ = std::max(max_lse_delta_, step.lse_delta);
   for (const AttentionPiece& piece : step.pieces) {
     const Block block = {
         .whole = {.layers = piece.layers, .heads = piece.heads, .rows = piece.rows},
         .first_layer = piece.first_layer,
         .first_head = piece.first_head,
         .piece = &piece,
-        .choice = piece.first_position < spec_.prompt_tokens ? 0 : step.choice,
+        .choice = piece.first_position < spec_.prompt_tokens ? 0
+                                                             : step.choice + spec_.origin.choice,
         .max_row_sum_error = piece.max_row_sum_error,
         .max_lse_delta = std::max(piece.max_lse_delta, step.lse_delta)};
+    max_row_sum_error_ = std::max(max_row_sum_error_, block.max_row_sum_error);
+    max_lse_delta_ = std::max(max_lse_delta_, block.max_lse_delta);
     if (piece.first_layer == 0 && piece.first_head == 0) rows_ += static_cast<uint64_t>(piece.rows);
     for (const TraceOutput& output : spec_.outputs) {
       switch (output.kind) {
@@ -183,8 +187,6 @@ void RequestTrace::SendStep(const TracedStep& step, TokenSink& sink) {
     if (!is_summed) continue;
     if (sums_ == nullptr) sums_ = std::make_unique<TraceSums>(spec_);
     sums_->Add(piece);
-    max_row_sum_error_ = std::max(max_row_sum_error_, block.max_row_sum_error);
-    max_lse_delta_ = std::max(max_lse_delta_, block.max_lse_delta);
   }
 }
 
@@ -341,6 +343,8 @@ void RequestTrace::Finish(TokenSink& sink) {
                .rows = rows_,
                .bytes = bytes_,
                .added_us = added_us_};
+  chunk.max_row_sum_error = max_row_sum_error_;
+  chunk.max_lse_delta = max_lse_delta_;
   Send(std::move(chunk), sink);
 }
 

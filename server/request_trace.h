@@ -66,8 +66,8 @@ class RequestTrace {
   const std::shared_ptr<TraceCredit> credit_;
   std::vector<TracedStep> held_;     // In order of computation.
   std::unique_ptr<TraceSums> sums_;  // Where an output is summed over rows.
-  float max_row_sum_error_ = 0.0f;   // Of the rows in sums_.
-  float max_lse_delta_ = 0.0f;
+  float max_row_sum_error_ = 0.0f;   // Of all rows sent.
+  float max_lse_delta_ = 0.0f;       // The same, and of rows that were only compared.
   uint64_t next_sequence_number_ = 0;
   uint64_t rows_ = 0;
   uint64_t bytes_ = 0;

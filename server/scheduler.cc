@@ -50,6 +50,7 @@ const Batch& Scheduler::Next() {
   budget_ = options_.max_step_tokens;
   traced_budget_ = options_.max_traced_rows;
   has_preempted_ = false;
+  preempted_.clear();
   // Looked at once, as readers take from their traces all the time.
   for (const auto& sequence : running_) {
     const TraceCredit* credit = sequence->owner->trace_credit.get();
@@ -238,6 +239,7 @@ bool Scheduler::SecureBlocks(Sequence& sequence, int tokens) {
 void Scheduler::Preempt(Sequence& sequence) {
   budget_ += sequence.planned;
   traced_budget_ += sequence.traced_rows();
+  preempted_.push_back({.sequence = &sequence, .computed = sequence.computed});
   sequence.planned = 0;
   pool_.Release(sequence.blocks);
   sequence.computed = 0;
@@ -267,6 +269,7 @@ void Scheduler::FormBatch() {
     if (sequence.planned == sequence.remaining() && sequence.wants_token()) AddSample(sequence);
     AddScoredRows(sequence);
     if (sequence.request().trace != nullptr) ListTraces(sequence);
+    ListCertified(sequence);
   }
   const auto width = static_cast<size_t>(batch_.max_blocks);
   for (Sequence* sequence : step_) {
@@ -341,6 +344,19 @@ void Scheduler::ListTraces(const Sequence& sequence) {
                              .rows = run_end - row,
                              .plan = &trace.plan});
     row = trace.NextRow(run_end);
+  }
+}
+
+// Of a request that is kept, the row that chooses a token; of a replay, those it is compared by.
+void Scheduler::ListCertified(const Sequence& sequence) {
+  const int first_row = batch_.rows() - sequence.planned;
+  if (sequence.owner->record != nullptr && sequence.planned == sequence.remaining()) {
+    batch_.certified_rows.push_back(batch_.rows() - 1);
+  }
+  for (const RowCertificate& certificate : sequence.request().certificates) {
+    const int row = certificate.position - sequence.computed;
+    if (row < 0 || row >= sequence.planned || certificate.position < sequence.traced) continue;
+    batch_.certified_rows.push_back(first_row + row);
   }
 }
 

@@ -75,6 +75,13 @@ class Scheduler {
   // it returns true.
   void RemoveIf(absl::FunctionRef<bool(Sequence&)> should_leave);
 
+  // Sequences that were set aside for the step formed last, and the tokens they had computed.
+  struct Preempted {
+    Sequence* sequence = nullptr;
+    int computed = 0;
+  };
+  std::span<const Preempted> preempted() const { return preempted_; }
+
   // Sequences of the step formed last.
   std::span<Sequence* const> step() const { return step_; }
   int waiting() const { return static_cast<int>(waiting_.size()); }
@@ -109,6 +116,7 @@ class Scheduler {
   void AddSample(const Sequence& sequence);
   void AddScoredRows(const Sequence& sequence);
   void ListTraces(const Sequence& sequence);
+  void ListCertified(const Sequence& sequence);
 
   void Fork(Sequence& sequence);
   void PublishComputed(Sequence& sequence, int blocks);
@@ -126,6 +134,7 @@ class Scheduler {
   std::vector<Sequence*> step_;      // Those with rows in batch_, in its order.
   std::vector<Sequence*> prefills_;  // Scratch of PlanPrefills.
   std::vector<StepResult> results_;
+  std::vector<Preempted> preempted_;
   int budget_ = 0;              // Rows left in the step being formed.
   int traced_budget_ = 0;       // Of these, rows that may be traced.
   bool has_preempted_ = false;  // In the step being formed.

@@ -96,6 +96,10 @@ struct Sequence {
     if (const TraceSpec* trace = request().trace.get(); trace != nullptr) {
       most = std::min(most, trace->NextRow(traced));
     }
+    // A replay computes at least one row that it can be compared by.
+    if (const auto& certificates = request().certificates; !certificates.empty()) {
+      most = std::min(most, certificates.back().position);
+    }
     return most;
   }
   // Rows of the planned step whose successor in the prompt has yet to be scored: positions.

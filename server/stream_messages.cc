@@ -33,7 +33,8 @@ void StreamMessages::EndChoice(const ChoiceEnd& end, const StopRules& stop) {
 void StreamMessages::AddAttention(TraceChunk chunk, const ActiveRequest& request) {
   *Add().mutable_attention() =
       MakeAttentionChunk(chunk, request.id, request.request.trace->origin);
-  waiting_.back().hold = std::move(chunk.hold);
+  // What waits for the end of the prefill must not stop the prefill.
+  if (!awaits_prompt_) waiting_.back().hold = std::move(chunk.hold);
 }
 
 void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& request) {

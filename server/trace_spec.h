@@ -32,6 +32,7 @@ struct TraceOutput {
 // Where the numbers come from, as chunks repeat it.
 struct TraceOrigin {
   bool is_replay = false;
+  int choice = 0;  // That a replay computes.
   std::string kv_dtype;
   std::string numerics;
 };

@@ -37,7 +37,7 @@ KERNELS_IN_SERVER = re.compile(r"^server/(main|serve_command|offline_commands|at
 # Files that speak gRPC, and files that also see plain messages. Nothing else sees the wire.
 SPEAKS_GRPC = re.compile(
     r"^(server/(main|\w+_service|\w+_stream|\w+_reactor|grpc_\w+)|client/generate_client)\.(h|cc)$")
-SEES_MESSAGES = re.compile(r"^(server/(validate|\w+_messages)|client/\w+)\.(h|cc)$")
+SEES_MESSAGES = re.compile(r"^(server/(validate(_\w+)?|\w+_messages)|client/\w+)\.(h|cc)$")
 # Headers of kernels/ that may show Abseil. All others are op contracts, and .cu files see those.
 KERNELS_WITH_ABSEIL = {"kernels/backend.h", "kernels/backend_factory.h"}
 

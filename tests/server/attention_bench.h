@@ -16,6 +16,8 @@
 
 #include "server/attention_messages.h"
 #include "server/engine.h"
+#include "server/validate_replay.h"
+#include "server/request_archive.h"
 #include "server/validate.h"
 #include "tests/server/fake_runner.h"
 
@@ -28,7 +30,10 @@ inline constexpr int kTraceContext = 96;
 // What the consumer of one request got.
 class TraceReader final : public TokenSink {
  public:
-  void OnToken(const AnswerToken& token) override { ids.push_back(token.id); }
+  void OnToken(const AnswerToken& token) override {
+    if (token.choice == 0) ids.push_back(token.id);
+    choice_ids[static_cast<size_t>(token.choice)].push_back(token.id);
+  }
   void OnAttention(TraceChunk chunk) override {
     const bool is_end = chunk.end.has_value();
     EXPECT_FALSE(has_trace_end()) << "a chunk behind the end";
@@ -45,7 +50,8 @@ class TraceReader final : public TokenSink {
   bool has_trace_end() const { return !chunks.empty() && chunks.back().has_trace_end(); }
   const v1::TraceEnd& trace_end() const { return chunks.back().trace_end(); }
 
-  std::vector<TokenId> ids;
+  std::vector<TokenId> ids;  // Of choice 0.
+  std::array<std::vector<TokenId>, kMaxChoices> choice_ids;
   std::vector<v1::AttentionChunk> chunks;
   std::vector<CreditHold> holds;
   bool keeps_credit = false;  // A reader that takes nothing.
@@ -74,6 +80,12 @@ inline v1::GenerateRequest TraceRequest(int prompt, int max_tokens, int first_to
   return request;
 }
 
+class SettableClock final : public Clock {
+ public:
+  int64_t NowMicros() const override { return now_us; }
+  int64_t now_us = 0;
+};
+
 class TraceBench {
  public:
   struct Options {
@@ -90,7 +102,9 @@ class TraceBench {
   };
 
   TraceBench() : TraceBench(Options()) {}
-  explicit TraceBench(const Options& options) {
+  // `model_runner`: computes instead of the fake model.
+  explicit TraceBench(const Options& options, Runner* model_runner = nullptr)
+      : archive_({.retention_us = 1'000'000, .max_bytes = int64_t{1} << 20}, clock_) {
     const RunnerLimits limits = {.max_step_rows = 32,
                                  .max_step_sequences = options.running,
                                  .num_blocks = options.blocks,
@@ -112,7 +126,8 @@ class TraceBench {
               .num_heads = options.heads};
     queue_ = std::make_unique<RequestQueue>(
         QueueLimits{.max_requests = 100, .max_prompt_tokens = 100'000}, counters_);
-    delivery_ = std::make_unique<Delivery>(tokenizer_, counters_, DeliveryOptions{});
+    delivery_ = std::make_unique<Delivery>(tokenizer_, counters_,
+                                           DeliveryOptions{.archive = &archive_});
     EngineOptions engine = {.scheduler = {.max_running_sequences = options.running,
                                           .max_step_tokens = 32,
                                           .prefill_chunk_tokens = options.chunk,
@@ -120,7 +135,8 @@ class TraceBench {
                                           .max_traced_rows = options.traced_rows},
                             .trace_buffer_bytes = options.buffer_bytes,
                             .hash_key = {1, 2}};
-    engine_ = std::make_unique<Engine>(engine, *runner_, *queue_, *delivery_, clock_);
+    Runner& runner = model_runner == nullptr ? *runner_ : *model_runner;
+    engine_ = std::make_unique<Engine>(engine, runner, *queue_, *delivery_, clock_);
   }
 
   absl::StatusOr<GenerationRequest> Validate(const v1::GenerateRequest& message) const {
@@ -133,9 +149,19 @@ class TraceBench {
     absl::StatusOr<GenerationRequest> request = Validate(message);
     EXPECT_TRUE(request.ok()) << request.status() << message.DebugString();
     if (!request.ok()) return reader;
-    auto active = std::make_shared<ActiveRequest>("id", *std::move(request), reader);
-    EXPECT_TRUE(queue_->Push(active, 0).ok());
-    active_.push_back(active);
+    Queue(*std::move(request), reader, /*is_kept=*/true);
+    return reader;
+  }
+
+  // What PlanReplay makes of the request with index `index`, computed now.
+  std::shared_ptr<TraceReader> Replay(size_t index, const v1::AttentionSpec& spec) {
+    auto reader = std::make_shared<TraceReader>();
+    auto requests = PlanReplay(spec, *active_[index]->record, model_);
+    EXPECT_TRUE(requests.ok()) << requests.status();
+    if (!requests.ok() || requests->empty()) return reader;
+    EXPECT_EQ(requests->size(), 1u);
+    Queue(std::move(requests->front()), reader, /*is_kept=*/false);
+    RunAll();
     return reader;
   }
 
@@ -159,10 +185,21 @@ class TraceBench {
   const ServedModel& model() const { return model_; }
   const Engine& engine() const { return *engine_; }
   ActiveRequest& active(size_t index) { return *active_[index]; }
+  RequestArchive& archive() { return archive_; }
+  SettableClock& clock() { return clock_; }
 
  private:
+  void Queue(GenerationRequest request, const std::shared_ptr<TraceReader>& reader, bool is_kept) {
+    const std::string id = "id" + std::to_string(active_.size());
+    auto active = std::make_shared<ActiveRequest>(id, std::move(request), reader);
+    if (is_kept) active->record = archive_.Open(id, active->request);
+    EXPECT_TRUE(queue_->Push(active, 0).ok());
+    active_.push_back(active);
+  }
+
   FakeTokenizer tokenizer_;
-  SteadyClock clock_;
+  SettableClock clock_;
+  RequestArchive archive_;
   RequestCounters counters_;
   RequestLimits limits_;
   ServedModel model_;

@@ -1,6 +1,6 @@
 // What may be asked about attention: every rule is refused by its name, and the size that is
 // announced is the size that comes.
-#include "server/attention_spec.h"
+#include "server/validate_attention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -187,6 +187,30 @@ TEST(AttentionTrace, TheRowThatChoseTheEndBelongsToTheAnswer) {
   ExpectDense(*reader, 20, 0, 20 + 3);
 }
 
+TEST(AttentionTrace, ChoicesShareTheRowsOfThePromptAndHaveTheirOwn) {
+  TraceBench bench;
+  v1::GenerateRequest request = DenseRequest(37, 12, v1::QUERY_SET_ALL);
+  request.mutable_sampling()->set_temperature(1);
+  request.mutable_sampling()->set_seed(3);
+  request.mutable_output()->set_n(3);
+  const auto reader = bench.Run(request);
+  EXPECT_NE(reader->choice_ids[0], reader->choice_ids[1]);
+  EXPECT_EQ(reader->trace_end().rows(), 37u + 3u * 11u);
+  EXPECT_EQ(reader->trace_end().status(), v1::TRACE_STATUS_OK);
+  const DenseCells cells = CollectDense(reader->chunks);
+  size_t rows = 0;
+  for (int choice = 0; choice < 3; ++choice) {
+    const std::vector<uint64_t> histories =
+        Histories(AllTokens(37, reader->choice_ids[static_cast<size_t>(choice)]));
+    for (int row = choice == 0 ? 0 : 37; row < 48; ++row, ++rows) {
+      ASSERT_EQ(cells.at({choice, 2, 3, row, row}),
+                FakeWeight(histories[static_cast<size_t>(row)], 2, 3, row, row))
+          << "choice " << choice << " row " << row;
+    }
+  }
+  EXPECT_EQ(rows, reader->trace_end().rows());
+}
+
 TEST(AttentionTrace, TracingChangesNoToken) {
   std::mt19937 random(5);
   for (int round = 0; round < 64; ++round) {

@@ -29,6 +29,8 @@ using std::chrono::steady_clock;
 
 inline constexpr int kContext = 512;
 inline constexpr int kBlocks = 256;
+inline constexpr int kFakeLayers = 2;
+inline constexpr int kFakeHeads = 3;
 
 inline ServerOptions TestOptions() {
   ServerOptions options;
@@ -84,12 +86,16 @@ class GrpcServerTest : public testing::Test {
     options_ = options;
     options_.load.max_step_rows = options_.scheduler.max_step_tokens;
     options_.request.max_running_sequences = options_.scheduler.max_running_sequences;
+    if (options.allow_inspection) options_.scheduler.max_traced_rows = 64;
     runner_ = std::make_unique<FakeRunner>(
         RunnerLimits{.max_step_rows = options_.scheduler.max_step_tokens,
                      .max_step_sequences = options_.scheduler.max_running_sequences,
                      .num_blocks = blocks,
                      .context_length = context,
-                     .vocabulary = tokenizer_.vocabulary()});
+                     .vocabulary = tokenizer_.vocabulary(),
+                     .max_traced_rows = options_.scheduler.max_traced_rows,
+                     .num_layers = kFakeLayers,
+                     .num_heads = kFakeHeads});
     runner_->before_step = [this](const Batch&) {
       while (is_frozen_ || tokens_allowed_ == 0) std::this_thread::sleep_for(milliseconds(1));
       if (tokens_allowed_ > 0) --tokens_allowed_;
@@ -103,7 +109,11 @@ class GrpcServerTest : public testing::Test {
               .vocabulary = tokenizer_.vocabulary(),
               .context_length = context,
               .kv_tokens = int64_t{blocks} * kKvBlockTokens,
-              .longest_token = LongestToken(tokenizer_)};
+              .longest_token = LongestToken(tokenizer_),
+              .inspection_bytes = options_.inspection_bytes,
+              .max_reduced_pairs = 64,
+              .num_layers = kFakeLayers,
+              .num_heads = kFakeHeads};
     auto server = GrpcServer::Start(options_, model_, *runner_, clock_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);

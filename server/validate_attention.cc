@@ -1,4 +1,4 @@
-#include "server/attention_spec.h"
+#include "server/validate_attention.h"
 
 #include <algorithm>
 #include <array>
