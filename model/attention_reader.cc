@@ -87,8 +87,8 @@ void AttentionReader::Read(const Batch& batch, const AttentionCapture& capture, 
 
 // Replaces the log-sum-exp of every row that is asked about by that of its recomputed scores.
 void AttentionReader::Normalize(const Batch& batch, const Source& source) {
-  const size_t size = Size(config_.num_layers, int64_t{source.capture.traced().rows()} *
-                                                   config_.num_heads);
+  const size_t size =
+      Size(config_.num_layers, int64_t{source.capture.traced().rows()} * config_.num_heads);
   const DeviceSpan<float> on_device = source.capture.log_sum_exp().subspan(0, size);
   host_log_sum_exp_.resize(size);
   lse_deltas_.assign(size, 0.0f);
@@ -114,9 +114,8 @@ void AttentionReader::SumRun(const Batch& batch, const TracedRows& run, const So
   const auto fitting = static_cast<int>(std::min(scratch_.As<float>().size() / keys, kMaxItems));
   const int rows = std::min(run.rows, fitting);
   const int heads = std::min(single.head_axis(), fitting / rows);
-  const int layers = heads < single.head_axis()
-                         ? 1
-                         : std::clamp(fitting / (rows * heads), 1, single.layer_axis());
+  const int layers =
+      heads < single.head_axis() ? 1 : std::clamp(fitting / (rows * heads), 1, single.layer_axis());
   for (int row = 0; row < run.rows; row += rows) {
     for (int layer = 0; layer < single.layer_axis(); layer += layers) {
       for (int head = 0; head < single.head_axis(); head += heads) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "server/validate_attention.h"
 #include "server/grpc_status.h"
 #include "server/validate.h"
+#include "server/validate_attention.h"
 
 namespace vitrine::server {
 namespace {

@@ -16,7 +16,7 @@
 namespace vitrine::server {
 
 struct DeliveryOptions {
-  bool log_requests = false;  // One line to stderr per ended request.
+  bool log_requests = false;          // One line to stderr per ended request.
   RequestArchive* archive = nullptr;  // Told of the ends of requests with a record.
 };
 

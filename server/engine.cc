@@ -93,8 +93,8 @@ void Engine::TakeArrivals() {
   for (auto& request : arrivals_) {
     const PrefixChain root = pool_.RootChain(request->request.cache_salt);
     if (request->request.trace != nullptr) {
-      request->trace_credit =
-          std::make_shared<TraceCredit>(options_.trace_buffer_bytes, [this] { queue_.Wake(); });
+      request->trace_credit = std::make_shared<TraceCredit>(options_.trace_buffer_bytes,
+                                                            [&queue = queue_] { queue.Wake(); });
     }
     scheduler_.Admit(Sequence::ForRequest(request, root, next_arrival_));
     next_arrival_ += static_cast<uint64_t>(request->request.num_choices);
@@ -174,8 +174,8 @@ void Engine::ReadCertificates(const Batch& batch) {
   runner_.ReadLogSumExp(batch, log_sum_exp_);
   for (size_t i = 0; i < batch.certified_rows.size(); ++i) {
     const int32_t row = batch.certified_rows[i];
-    const auto index = static_cast<size_t>(
-        std::ranges::upper_bound(batch.row_begin, row) - batch.row_begin.begin() - 1);
+    const auto index = static_cast<size_t>(std::ranges::upper_bound(batch.row_begin, row) -
+                                           batch.row_begin.begin() - 1);
     const int position = batch.first_position[index] + row - batch.row_begin[index];
     const std::span<const float> now = std::span(log_sum_exp_).subspan(i * row_size, row_size);
     const Sequence& sequence = *scheduler_.step()[index];
@@ -215,8 +215,8 @@ void Engine::ReadTraces(const Batch& batch) {
   }
 }
 
-void Engine::PostTrace(const Sequence& sequence, std::span<AttentionPiece> pieces,
-                       int64_t added_us, float lse_delta) {
+void Engine::PostTrace(const Sequence& sequence, std::span<AttentionPiece> pieces, int64_t added_us,
+                       float lse_delta) {
   auto step = std::make_shared<TracedStep>();
   step->choice = sequence.choice;
   step->added_us = added_us;

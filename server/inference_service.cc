@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "server/answer_messages.h"
-#include "server/grpc_deadline.h"
 #include "server/field_error.h"
+#include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 #include "server/unary_reactor.h"
 #include "server/validate.h"

@@ -51,6 +51,18 @@ void FillSampling(const SamplingParams& sampling, v1::SamplingOptions& message) 
   message.set_top_k(sampling.top_k);
   message.set_top_p(sampling.top_p);
   message.set_min_p(sampling.min_p);
+  message.set_typical_p(sampling.typical_p);
+  message.set_repetition_penalty(sampling.repetition_penalty);
+  message.set_presence_penalty(sampling.presence_penalty);
+  message.set_frequency_penalty(sampling.frequency_penalty);
+  message.set_penalty_window(sampling.penalty_window);
+  for (const TokenBias& bias : sampling.logit_bias) {
+    v1::LogitBias& entry = *message.add_logit_bias();
+    entry.set_token_id(static_cast<uint32_t>(bias.token_id));
+    entry.set_bias(bias.bias);
+  }
+  message.mutable_allowed_token_ids()->Add(sampling.allowed.begin(), sampling.allowed.end());
+  message.mutable_banned_token_ids()->Add(sampling.banned.begin(), sampling.banned.end());
   message.set_seed(sampling.seed);
 }
 
@@ -58,6 +70,7 @@ void FillStop(const GenerationRequest& request, v1::StopOptions& message) {
   const StopRules& stop = request.stop;
   const auto prompt = static_cast<int>(request.prompt.size());
   message.set_max_tokens(static_cast<uint32_t>(stop.max_length - prompt));
+  message.set_min_tokens(static_cast<uint32_t>(stop.min_tokens));
   for (const std::string& text : stop.stop_strings) message.add_stop_strings(text);
   message.set_include_stop_string(stop.include_stop_string);
   for (const TokenId id : stop.stop_token_ids) {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/grpc_deadline.h"
 #include "server/field_error.h"
+#include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 #include "server/inspection_messages.h"
-#include "server/validate_replay.h"
 #include "server/replay_stream.h"
+#include "server/validate_replay.h"
 
 namespace vitrine::server {
 namespace {
@@ -80,13 +80,13 @@ grpc::ServerUnaryReactor* InspectionService::ListRequests(grpc::CallbackServerCo
   if (parts_.archive == nullptr) return FinishUnary(context, Off());
   const uint32_t page = message->has_page_size() ? message->page_size() : kDefaultPage;
   if (page < 1 || page > kMaxPage) {
-    return FinishUnary(context, FieldError("page_size",
-                                           std::string(absl::StrCat("must be in [1, ", kMaxPage,
-                                                                    "], is ", page))));
+    return FinishUnary(context,
+                       FieldError("page_size", std::string(absl::StrCat("must be in [1, ", kMaxPage,
+                                                                        "], is ", page))));
   }
   // One more than the page shows whether there is another.
-  const auto records = parts_.archive->List(CallerOf(*context), message->page_token(),
-                                            static_cast<int>(page) + 1);
+  const auto records =
+      parts_.archive->List(CallerOf(*context), message->page_token(), static_cast<int>(page) + 1);
   if (!records.ok()) return FinishUnary(context, records.status());
   for (const auto& record : *records) {
     if (response->requests_size() == static_cast<int>(page)) {

@@ -193,8 +193,7 @@ absl::Status ReadInspectionFlags(ServerOptions& options) {
   const int64_t bytes = absl::GetFlag(FLAGS_inspection_bytes);
   VITRINE_RETURN_IF_ERROR(CheckRange("inspection_bytes", bytes, 1, int64_t{1} << 40));
   const absl::Duration retention = absl::GetFlag(FLAGS_inspection_retention);
-  VITRINE_RETURN_IF_ERROR(
-      CheckDuration("inspection_retention", retention, absl::ZeroDuration()));
+  VITRINE_RETURN_IF_ERROR(CheckDuration("inspection_retention", retention, absl::ZeroDuration()));
   if (!options.allow_inspection) return absl::OkStatus();
   options.inspection_bytes = bytes;
   options.inspection_retention_us = absl::ToInt64Microseconds(retention);

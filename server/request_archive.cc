@@ -20,9 +20,8 @@ std::shared_ptr<RequestRecord> RequestArchive::Open(std::string id,
   std::lock_guard lock(mutex_);
   Forget();
   newest_first_.push_front(record->id());
-  entries_[record->id()] = {.record = record,
-                            .place = newest_first_.begin(),
-                            .ended_place = ended_.end()};
+  entries_[record->id()] = {
+      .record = record, .place = newest_first_.begin(), .ended_place = ended_.end()};
   return record;
 }
 

@@ -35,8 +35,7 @@ class RequestArchive {
   void Discard(const RequestRecord& record);  // It was refused.
 
   // NOT_FOUND: unknown, forgotten, or another caller's.
-  absl::StatusOr<std::shared_ptr<RequestRecord>> Find(std::string_view id,
-                                                      std::string_view caller);
+  absl::StatusOr<std::shared_ptr<RequestRecord>> Find(std::string_view id, std::string_view caller);
   // Up to `count` records of a caller, newest first, from behind the record `after` on; all where
   // it is empty. NOT_FOUND: `after` is gone.
   absl::StatusOr<std::vector<std::shared_ptr<RequestRecord>>> List(std::string_view caller,
@@ -56,7 +55,7 @@ class RequestArchive {
     std::list<std::string>::iterator ended_place;
   };
 
-  void Forget();                     // What is over. Callers hold mutex_.
+  void Forget();                       // What is over. Callers hold mutex_.
   void Remove(const std::string& id);  // Callers hold mutex_.
 
   const Limits limits_;

@@ -20,8 +20,8 @@ RequestRecord::RequestRecord(std::string request_id, const GenerationRequest& re
     : id_(std::move(request_id)), request_(WithoutTrace(request)), arrived_(arrival) {
   view_.choices.resize(static_cast<size_t>(request.num_choices));
   for (Choice& choice : view_.choices) choice.byte_offsets.push_back(0);
-  view_.history.push_back({.kind = HistoryEvent::Kind::kQueued,
-                           .tokens = static_cast<int>(request.prompt.size())});
+  view_.history.push_back(
+      {.kind = HistoryEvent::Kind::kQueued, .tokens = static_cast<int>(request.prompt.size())});
 }
 
 void RequestRecord::AddEvent(const HistoryEvent& event) {
@@ -59,10 +59,9 @@ void RequestRecord::End(const AnswerEnd& end) {
   std::lock_guard lock(mutex_);
   view_.end = end;
   const Timeline& timeline = end.timeline;
-  view_.history.push_back(
-      {.kind = HistoryEvent::Kind::kEnded,
-       .at_us = timeline.queue_us + timeline.prefill_us + timeline.decode_us,
-       .tokens = end.completion_tokens});
+  view_.history.push_back({.kind = HistoryEvent::Kind::kEnded,
+                           .at_us = timeline.queue_us + timeline.prefill_us + timeline.decode_us,
+                           .tokens = end.completion_tokens});
 }
 
 RequestRecord::View RequestRecord::Look() const {

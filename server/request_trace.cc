@@ -154,8 +154,8 @@ void RequestTrace::SendStep(const TracedStep& step, TokenSink& sink) {
         .first_layer = piece.first_layer,
         .first_head = piece.first_head,
         .piece = &piece,
-        .choice = piece.first_position < spec_.prompt_tokens ? 0
-                                                             : step.choice + spec_.origin.choice,
+        .choice =
+            piece.first_position < spec_.prompt_tokens ? 0 : step.choice + spec_.origin.choice,
         .max_row_sum_error = piece.max_row_sum_error,
         .max_lse_delta = std::max(piece.max_lse_delta, step.lse_delta)};
     max_row_sum_error_ = std::max(max_row_sum_error_, block.max_row_sum_error);

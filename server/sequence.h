@@ -138,8 +138,8 @@ struct Sequence {
   std::vector<std::unique_ptr<Sequence>> siblings;  // Not yet started: the prompt comes first.
   std::vector<TokenId> tokens;                      // Prompt, then answer.
   PenaltyHistory penalties;                         // Of tokens.
-  int computed = 0;             // Leading tokens whose keys and values are stored.
-  int planned = 0;              // Tokens of the step being formed or run.
+  int computed = 0;  // Leading tokens whose keys and values are stored.
+  int planned = 0;   // Tokens of the step being formed or run.
   // Of the prompt's tokens from the second on, as far as they are known; null: not asked for, or
   // handed over.
   std::unique_ptr<std::vector<TokenLogprobs>> prompt_logprobs;

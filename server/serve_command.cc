@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "kernels/backend_factory.h"
+#include "model/attention_reader.h"
 #include "model/gguf.h"
 #include "model/status.h"
 #include "server/clock.h"

@@ -31,8 +31,7 @@ void StreamMessages::EndChoice(const ChoiceEnd& end, const StopRules& stop) {
 }
 
 void StreamMessages::AddAttention(TraceChunk chunk, const ActiveRequest& request) {
-  *Add().mutable_attention() =
-      MakeAttentionChunk(chunk, request.id, request.request.trace->origin);
+  *Add().mutable_attention() = MakeAttentionChunk(chunk, request.id, request.request.trace->origin);
   // What waits for the end of the prefill must not stop the prefill.
   if (!awaits_prompt_) waiting_.back().hold = std::move(chunk.hold);
 }

@@ -9,8 +9,8 @@
 #include "model/detokenizer.h"
 #include "model/kv_cache.h"
 #include "model/status.h"
-#include "server/validate_attention.h"
 #include "server/field_error.h"
+#include "server/validate_attention.h"
 #include "server/validate_sampling.h"
 
 namespace vitrine::server {

@@ -64,15 +64,16 @@ absl::StatusOr<std::vector<GenerationRequest>> PlanReplay(const v1::AttentionSpe
         TraceSpec trace, ValidateAttention(spec, "spec", subject, model, model.inspection_bytes));
     trace.origin.choice = static_cast<int>(index);
     // Rows of the prompt belong to all choices and come once.
-    if (index > 0) std::erase_if(trace.rows, [&](KeyRange& rows) {
-      rows.begin = std::max(rows.begin, prompt);
-      return rows.begin >= rows.end;
-    });
+    if (index > 0)
+      std::erase_if(trace.rows, [&](KeyRange& rows) {
+        rows.begin = std::max(rows.begin, prompt);
+        return rows.begin >= rows.end;
+      });
     if (trace.rows.empty()) continue;
     bytes += trace.AnswerBytes();
     if (bytes > allowed) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "spec: the answer would have at least ", bytes, " bytes, ", allowed, " are allowed"));
+      return absl::ResourceExhaustedError(absl::StrCat("spec: the answer would have at least ",
+                                                       bytes, " bytes, ", allowed, " are allowed"));
     }
     requests.push_back(RequestFor(record, choice, std::move(trace)));
   }

@@ -97,8 +97,8 @@ class RowReducer {
       for (int i = 0; i < kLanes; ++i) {
         const float weight = block.lane[i];
         entropy.lane[i] -= static_cast<double>(TimesLog(weight));
-        distance.lane[i] += static_cast<double>(weight) *
-                            static_cast<double>(nearest - static_cast<float>(i));
+        distance.lane[i] +=
+            static_cast<double>(weight) * static_cast<double>(nearest - static_cast<float>(i));
       }
       if (!(LargestOf(block.lane) > row_[best])) continue;
       for (int i = 0; i < count; ++i) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -309,6 +310,72 @@ struct TinyModel {
   SpyBackend backend;
   std::unique_ptr<TransformerRunner> runner;
 };
+
+// Tokens and logits of 64 random batches of a served model: nobody traced, one sequence, all.
+TEST(TinyModelAttention, TracingChangesNoBitOfAnyLogit) {
+  const std::string folder = VITRINE_TEST_DATA "/models/llama-gqa-tied-f32";
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+    const auto backend = *CreateBackend("cpu", {.numerics = numerics, .threads = 2});
+    const FolderDescription description = *DescribeFolder(folder);
+    const ModelConfig& config = description.config;
+    const auto checkpoint = *SafetensorsFolder::Open(folder);
+    const ModelTensors tensors = *MapTensors(config, *checkpoint, description.names);
+    const DType kv = numerics == Numerics::kExact ? DType::kF32 : DType::kBF16;
+    const auto make = [&](int traced) {
+      return *TransformerRunner::Create(*backend, config, *LoadWeights(config, tensors, *backend),
+                                        {.max_rows = 64,
+                                         .max_samples = 8,
+                                         .max_positions = 64,
+                                         .num_blocks = 32,
+                                         .kv_dtype = kv,
+                                         .max_traced_rows = traced});
+    };
+    const auto off = make(0);
+    const auto on = make(64);
+    AttentionPlan plan = PlanOf(AllLayers(config.num_layers), config.num_heads);
+    plan.wants_stats = true;
+    plan.top_k = 4;
+    std::mt19937 random(7);
+    for (int round = 0; round < 32; ++round) {
+      Batch batch;
+      const int sequences = 1 + static_cast<int>(random() % 8);
+      batch.max_blocks = 4;
+      for (int s = 0; s < sequences; ++s) {
+        const int rows = 1 + static_cast<int>(random() % 8);
+        for (int r = 0; r < rows; ++r) {
+          batch.token_ids.push_back(static_cast<TokenId>(5 + random() % 300));
+        }
+        batch.row_begin.push_back(batch.rows());
+        batch.first_position.push_back(0);
+        for (int b = 0; b < 4; ++b) batch.block_table.push_back(4 * s + b);
+        batch.sampled_rows.push_back(batch.rows() - 1);
+        batch.sampling.push_back({.position = rows});
+      }
+      const auto run = [&](TransformerRunner& runner) {
+        std::vector<TokenId> next(static_cast<size_t>(sequences));
+        runner.Step(batch, next);
+        std::vector<float> logits(next.size() * static_cast<size_t>(config.vocabulary));
+        runner.CopyLogits(logits);
+        std::vector<AttentionPiece> pieces;
+        if (!batch.traces.empty()) runner.ReadAttention(batch, pieces);
+        return logits;
+      };
+      const std::vector<float> expected = run(*off);
+      EXPECT_EQ(run(*on), expected);
+      batch.traces = {{.rows = batch.row_begin[1], .plan = &plan}};
+      EXPECT_EQ(run(*on), expected);
+      batch.traces.clear();
+      for (int32_t s = 0; s < sequences; ++s) {
+        const auto index = static_cast<size_t>(s);
+        batch.traces.push_back({.sequence = s,
+                                .first_row = batch.row_begin[index],
+                                .rows = batch.row_begin[index + 1] - batch.row_begin[index],
+                                .plan = &plan});
+      }
+      EXPECT_EQ(run(*on), expected);
+    }
+  }
+}
 
 // Sum of weight * value, which must be what the layer's attention passed on.
 void ExpectOutput(const TinyModel& model, const Rows& rows, int layer) {

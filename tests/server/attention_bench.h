@@ -16,9 +16,9 @@
 
 #include "server/attention_messages.h"
 #include "server/engine.h"
-#include "server/validate_replay.h"
 #include "server/request_archive.h"
 #include "server/validate.h"
+#include "server/validate_replay.h"
 #include "tests/server/fake_runner.h"
 
 namespace vitrine::server {
@@ -126,8 +126,8 @@ class TraceBench {
               .num_heads = options.heads};
     queue_ = std::make_unique<RequestQueue>(
         QueueLimits{.max_requests = 100, .max_prompt_tokens = 100'000}, counters_);
-    delivery_ = std::make_unique<Delivery>(tokenizer_, counters_,
-                                           DeliveryOptions{.archive = &archive_});
+    delivery_ =
+        std::make_unique<Delivery>(tokenizer_, counters_, DeliveryOptions{.archive = &archive_});
     EngineOptions engine = {.scheduler = {.max_running_sequences = options.running,
                                           .max_step_tokens = 32,
                                           .prefill_chunk_tokens = options.chunk,

@@ -95,14 +95,14 @@ TEST(AttentionReplay, OfAModelEqualsTheLiveTrace) {
   const auto checkpoint = *SafetensorsFolder::Open(folder);
   const ModelTensors tensors = *MapTensors(config, *checkpoint, description.names);
   const TraceBench::Options options = {.layers = config.num_layers, .heads = config.num_heads};
-  const auto runner = *TransformerRunner::Create(*backend, config,
-                                                 *LoadWeights(config, tensors, *backend),
-                                                 {.max_rows = 32,
-                                                  .max_samples = options.running,
-                                                  .max_positions = options.context,
-                                                  .num_blocks = options.blocks,
-                                                  .kv_dtype = DType::kF32,
-                                                  .max_traced_rows = options.traced_rows});
+  const auto runner =
+      *TransformerRunner::Create(*backend, config, *LoadWeights(config, tensors, *backend),
+                                 {.max_rows = 32,
+                                  .max_samples = options.running,
+                                  .max_positions = options.context,
+                                  .num_blocks = options.blocks,
+                                  .kv_dtype = DType::kF32,
+                                  .max_traced_rows = options.traced_rows});
   TraceBench bench(options, runner.get());
   v1::GenerateRequest request = TraceRequest(23, 20);
   *request.mutable_attention() = DenseSpec(v1::QUERY_SET_ALL);

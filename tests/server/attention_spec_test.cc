@@ -1,7 +1,5 @@
 // What may be asked about attention: every rule is refused by its name, and the size that is
 // announced is the size that comes.
-#include "server/validate_attention.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <random>
 
 #include "server/field_error.h"
+#include "server/validate_attention.h"
 #include "tests/server/attention_bench.h"
 
 namespace vitrine::server {

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/detokenizer.h"
@@ -31,7 +34,10 @@ class SimulatedClient final : public TokenSink {
     for (Answer& answer : answers_) answer.history = history;
   }
 
-  void Accept(const ActiveRequest& request) { messages_.Accept(request, false); }
+  void Accept(const ActiveRequest& request) {
+    active_ = &request;
+    messages_.Accept(request, false);
+  }
 
   void OnPromptLogprobs(std::span<const PromptToken> prompt) override {
     if (end_ || has_prompt_) Fail("prompt log-probabilities at a wrong time");
@@ -47,6 +53,11 @@ class SimulatedClient final : public TokenSink {
     if (end_) Fail("the end of a choice after the end");
     if (is_dead) return;
     messages_.EndChoice(end, request_.stop);
+  }
+  void OnAttention(TraceChunk chunk) override {
+    if (end_) Fail("attention after the end");
+    if (is_dead) return;
+    messages_.AddAttention(std::move(chunk), *active_);
   }
   void OnEnd(const AnswerEnd& end) override {
     if (end_) Fail("a second end");
@@ -71,6 +82,7 @@ class SimulatedClient final : public TokenSink {
       answer.text += event->choice_finished().tail_text();
       answer.finished = event->choice_finished();
     }
+    if (event->has_attention()) CheckAttention(event->attention());
     if (event->has_done()) CheckDone(event->done());
   }
   bool has_unread() const { return !messages_.empty(); }
@@ -135,6 +147,41 @@ class SimulatedClient final : public TokenSink {
     answer.history = ExtendHistory(answer.history, id);
     answer.ids.push_back(id);
     answer.text += token.text();
+  }
+
+  // Rows come once, after the token that they led to, and hold what the fake model gave them.
+  void CheckAttention(const v1::AttentionChunk& chunk) {
+    if (trace_end_) Fail("attention after the end of its trace");
+    if (chunk.sequence_number() != next_chunk_++) Fail("a gap in the chunks");
+    if (chunk.has_trace_end()) {
+      trace_end_ = chunk.trace_end();
+      if (trace_end_->rows() != rows_.size()) Fail("a row lost or doubled");
+      if (trace_end_->bytes() != attention_bytes_) Fail("the bytes of the trace are wrong");
+      return;
+    }
+    attention_bytes_ += chunk.values().data().size();
+    for (int i = 0; i < chunk.rows_size(); ++i) CheckRow(chunk, i);
+  }
+
+  void CheckRow(const v1::AttentionChunk& chunk, int index) {
+    const v1::AttentionRow& row = chunk.rows(index);
+    if (!rows_.emplace(row.choice(), row.query_position()).second) Fail("a row twice");
+    const Answer& answer = answers_.at(row.choice());
+    std::vector<TokenId> tokens = request_.prompt;
+    tokens.insert(tokens.end(), answer.ids.begin(), answer.ids.end());
+    const size_t length = row.query_position() + 1;
+    if (length > tokens.size()) return Fail("a row of a token that is not there");
+    if (length > request_.prompt.size() && length == tokens.size() && !answer.finished) {
+      return Fail("a row before the token that it led to");
+    }
+    uint64_t history = 0;
+    for (size_t i = 0; i < length; ++i) history = ExtendHistory(history, tokens[i]);
+    // [layers, heads, rows, statistics]; the first is the log-sum-exp.
+    float log_sum_exp = 0;
+    std::memcpy(&log_sum_exp,
+                chunk.values().data().data() + sizeof(float) * static_cast<size_t>(8 * index),
+                sizeof(float));
+    if (log_sum_exp != FakeLogSumExp(history, 0, 0)) Fail("a row of another history");
   }
 
   // Of Token and PromptLogprob.
@@ -209,6 +256,8 @@ class SimulatedClient final : public TokenSink {
 
   void CheckDone(const v1::Done& done) {
     has_done_ = true;
+    if ((request_.trace != nullptr) != trace_end_.has_value()) Fail("a trace without an end");
+    if (done.usage().attention_bytes() != attention_bytes_) Fail("the attention bytes are wrong");
     TokenHash hash;
     for (const Answer& answer : answers_) {
       for (const TokenId id : answer.ids) hash.Add(id);
@@ -240,7 +289,8 @@ class SimulatedClient final : public TokenSink {
       bytes.resize(at + (request_.stop.include_stop_string ? stop.size() : 0));
     } else {
       for (const std::string& stop : request_.stop.stop_strings) {
-        if (bytes.find(stop, SearchBegin(answer)) != std::string::npos) Fail("a stop string was missed");
+        if (bytes.find(stop, SearchBegin(answer)) != std::string::npos)
+          Fail("a stop string was missed");
       }
     }
     Utf8Stream decoder;
@@ -254,6 +304,11 @@ class SimulatedClient final : public TokenSink {
   StreamMessages messages_;
   std::optional<AnswerEnd> end_;
   uint64_t next_number_ = 0;
+  const ActiveRequest* active_ = nullptr;
+  uint64_t next_chunk_ = 0;
+  std::set<std::pair<uint32_t, uint32_t>> rows_;  // Choice and position.
+  uint64_t attention_bytes_ = 0;
+  std::optional<v1::TraceEnd> trace_end_;
   std::vector<Answer> answers_;  // [num_choices]
   bool has_done_ = false;
   bool has_prompt_ = false;

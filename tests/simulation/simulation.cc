@@ -97,13 +97,21 @@ World::World(uint64_t seed) : random_(seed) {
             .vocabulary = tokenizer_.vocabulary(),
             .context_length = context,
             .kv_tokens = int64_t{blocks} * kKvBlockTokens,
-            .longest_token = LongestToken(tokenizer_)};
-  runner_ =
-      std::make_unique<FakeRunner>(RunnerLimits{.max_step_rows = options_.scheduler.max_step_tokens,
-                                                .max_step_sequences = running,
-                                                .num_blocks = blocks,
-                                                .context_length = context,
-                                                .vocabulary = tokenizer_.vocabulary()});
+            .longest_token = LongestToken(tokenizer_),
+            .inspection_bytes = 1 << 20,
+            .num_layers = 1,
+            .num_heads = 2};
+  options_.scheduler.max_traced_rows = running + static_cast<int>(Below(8));
+  options_.trace_buffer_bytes = 64 + static_cast<int64_t>(Below(4000));
+  runner_ = std::make_unique<FakeRunner>(
+      RunnerLimits{.max_step_rows = options_.scheduler.max_step_tokens,
+                   .max_step_sequences = running,
+                   .num_blocks = blocks,
+                   .context_length = context,
+                   .vocabulary = tokenizer_.vocabulary(),
+                   .max_traced_rows = options_.scheduler.max_traced_rows,
+                   .num_layers = model_.num_layers,
+                   .num_heads = model_.num_heads});
   runner_->before_step = [this](const Batch& batch) {
     clock_.now_us += 100 + 10 * batch.rows();
     if (Chance(2)) {
@@ -187,6 +195,11 @@ v1::GenerateRequest World::MakeMessage() {
   AddSamplingOptions(message);
   if (Chance(10)) stop.mutable_time_limit()->set_nanos(static_cast<int32_t>(1 + Below(30'000'000)));
   message.set_priority(static_cast<int32_t>(Below(3)) - 1);
+  if (Chance(15)) {
+    message.mutable_attention()->add_queries(Chance(50) ? v1::QUERY_SET_ALL
+                                                        : v1::QUERY_SET_GENERATED);
+    message.mutable_attention()->add_outputs()->mutable_stats();
+  }
   if (Chance(20)) message.set_cache_salt("tenant");
   if (Chance(20)) message.mutable_output()->set_n(1 + static_cast<uint32_t>(Below(4)));
   if (Chance(3)) sampling.set_top_p(0);
@@ -230,6 +243,11 @@ void World::Arrive() {
     return CountRefusal(status);
   }
   visit.reads_every = Chance(70) ? 1 : static_cast<int>(Below(30));
+  if (visit.active->request.trace != nullptr) {
+    Fire(FaultPoint::kTraced);
+    // Who reads nothing waits for its own trace for ever.
+    visit.reads_every = std::max(1, visit.reads_every);
+  }
   if (visit.reads_every == 0) Fire(FaultPoint::kDeadReader);
   if (Chance(5)) {
     Fire(FaultPoint::kCancelBeforeFirstTurn);
@@ -277,8 +295,13 @@ void World::Turn() {
   const EngineLoad load = engine_->load();
   report_.fired[static_cast<size_t>(FaultPoint::kPreemption)] += load.preemptions - preemptions;
   // Invariant 10: whatever is runnable runs.
+  const auto is_paused = [](const Visit& visit) {
+    const TraceCredit* credit = visit.active->trace_credit.get();
+    return credit != nullptr && credit->is_full() && !visit.client->has_end();
+  };
   if (!has_worked && load.waiting_sequences + load.running_sequences > 0) {
-    Violate("work waits and nothing runs");
+    if (std::ranges::none_of(visits_, is_paused)) Violate("work waits and nothing runs");
+    Fire(FaultPoint::kPausedByItsReader);
   }
   const bool delivers = lag_ == 0;
   if (delivers) {
@@ -403,6 +426,7 @@ void World::ShutDown() {
   // Stop without a thread: the turns that the thread would make.
   for (int turn = 0; turn < 100'000; ++turn) {
     Turn();
+    for (Visit& visit : visits_) visit.client->ReadOne();
     CheckInvariants();
     if (!report_.violation.empty() || counters_.live() == 0) break;
   }
@@ -464,6 +488,8 @@ const char* NameOf(FaultPoint point) {
     VITRINE_NAME(kContextFull);
     VITRINE_NAME(kPreemption);
     VITRINE_NAME(kPrefixHit);
+    VITRINE_NAME(kTraced);
+    VITRINE_NAME(kPausedByItsReader);
     VITRINE_NAME(kSeveralChoices);
     VITRINE_NAME(kChoiceEndsBeforeAnother);
     VITRINE_NAME(kTooManyChoices);

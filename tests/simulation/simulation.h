@@ -39,6 +39,8 @@ enum class FaultPoint {
   kContextFull,
   kPreemption,
   kPrefixHit,
+  kTraced,
+  kPausedByItsReader,
   kSeveralChoices,
   kChoiceEndsBeforeAnother,
   kTooManyChoices,  // Refused: more than the server runs at once.
