@@ -1,6 +1,9 @@
 #include "model/bpe_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -13,6 +16,20 @@
 #include "model/status.h"
 
 namespace vitrine {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+
+// The last character of `text`, which is not empty.
+char32_t LastCharacter(std::string_view text) {
+  size_t i = text.size() - 1;
+  while (i > 0 && IsContinuation(text[i])) --i;
+  return DecodeUtf8(text, i).code_point;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Create(const TokenIds& ids,
                                                            std::span<const BpeMerge> merges,
@@ -21,6 +38,28 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Create(const TokenIds& ids,
   model->AddSymbols(ids);
   VITRINE_RETURN_IF_ERROR(model->AddMerges(ids, merges));
   if (options.whole_words) model->AddWholeWords(ids);
+  if (!options.is_byte_level) model->FindMarkNeighbours(ids);
+  return model;
+}
+
+absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::CreateFromScores(
+    std::span<const ScoredPiece> pieces, const ByteIds& byte_ids, const BpeOptions& options) {
+  std::unique_ptr<BpeModel> model(new BpeModel(options));
+  model->options_.is_byte_level = false;
+  model->options_.byte_fallback = false;
+  TokenIds ids;
+  ids.reserve(pieces.size());
+  for (const ScoredPiece& piece : pieces) {
+    if (!std::isfinite(piece.score)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the score of token ", piece.id, " is not finite"));
+    }
+    ids.try_emplace(piece.text, piece.id);
+  }
+  model->AddSymbols(ids);
+  model->byte_ids_ = byte_ids;
+  model->AddScoredMerges(ids, pieces);
+  model->FindMarkNeighbours(ids);
   return model;
 }
 
@@ -59,6 +98,57 @@ absl::Status BpeModel::AddMerges(const TokenIds& ids, std::span<const BpeMerge> 
   return absl::OkStatus();
 }
 
+void BpeModel::AddScoredMerges(const TokenIds& ids, std::span<const ScoredPiece> pieces) {
+  std::vector<double> scores;
+  TokenId highest = -1;
+  for (const ScoredPiece& piece : pieces) {
+    scores.push_back(piece.score);
+    highest = std::max(highest, piece.id);
+  }
+  std::ranges::sort(scores, std::greater<>());
+  scores.erase(std::ranges::unique(scores).begin(), scores.end());
+  first_placeholder_ = highest + 1;
+  const auto find = [&](std::string_view text) -> TokenId {
+    if (const auto found = ids.find(text); found != ids.end()) return found->second;
+    if (text.empty() || DecodeUtf8(text, 0).length != text.size()) return -1;
+    const char32_t character = DecodeUtf8(text, 0).code_point;
+    const auto next = static_cast<TokenId>(first_placeholder_ + placeholders_.size());
+    const auto [entry, is_new] = character_ids_.try_emplace(character, next);
+    if (is_new) placeholders_.push_back(character);
+    return entry->second;
+  };
+  for (const ScoredPiece& piece : pieces) {
+    const auto rank = std::ranges::lower_bound(scores, piece.score, std::greater<>());
+    for (size_t i = 1; i < piece.text.size(); ++i) {
+      if (IsContinuation(piece.text[i])) continue;
+      const TokenId left = find(piece.text.substr(0, i));
+      const TokenId right = left < 0 ? -1 : find(piece.text.substr(i));
+      if (right < 0) continue;
+      merges_.Add(left, right, static_cast<int32_t>(rank - scores.begin()), piece.id);
+    }
+  }
+}
+
+void BpeModel::FindMarkNeighbours(const TokenIds& ids) {
+  is_cut_at_marks_ = ids.contains(kSpaceMark);
+  for (const auto& [text, id] : ids) {
+    for (size_t i = text.find(kSpaceMark); i != std::string_view::npos;
+         i = text.find(kSpaceMark, i + kSpaceMark.size())) {
+      if (i > 0) mark_neighbours_.insert(LastCharacter(text.substr(0, i)));
+    }
+  }
+}
+
+// The end of the part of `piece` from `begin` on that can be encoded by itself.
+size_t BpeModel::ChunkEnd(std::string_view piece, size_t begin) const {
+  if (!is_cut_at_marks_) return piece.size();
+  for (size_t i = piece.find(kSpaceMark, begin + 1); i != std::string_view::npos;
+       i = piece.find(kSpaceMark, i + kSpaceMark.size())) {
+    if (!mark_neighbours_.contains(LastCharacter(piece.substr(0, i)))) return i;
+  }
+  return piece.size();
+}
+
 void BpeModel::AddWholeWords(const TokenIds& ids) {
   size_t size = 0;
   for (const auto& [text, id] : ids) size += text.size();
@@ -88,31 +178,54 @@ void BpeModel::SplitIntoBytes(std::string_view piece, uint32_t offset,
   }
 }
 
+// Appends the byte tokens of a character that has no token, or the unknown token.
+void BpeModel::AppendFallback(std::string_view character, uint32_t offset,
+                              std::vector<PlacedToken>& symbols) const {
+  const bool has_all = std::ranges::all_of(
+      character, [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)] >= 0; });
+  if (has_all) {
+    for (const char byte : character) {
+      symbols.push_back({byte_ids_[static_cast<uint8_t>(byte)], offset++});
+    }
+    return;
+  }
+  const TokenId unknown = options_.unknown_id;
+  const bool is_fused = options_.fuse_unknown && !symbols.empty() && symbols.back().id == unknown;
+  if (unknown >= 0 && !is_fused) symbols.push_back({unknown, offset});
+}
+
 void BpeModel::SplitIntoCharacters(std::string_view piece, uint32_t offset,
                                    std::vector<PlacedToken>& symbols) const {
-  bool was_unknown = false;
   for (size_t i = 0; i < piece.size();) {
     const Utf8Character next = DecodeUtf8(piece, i);
     const auto place = static_cast<uint32_t>(offset + i);
-    const std::string_view bytes = piece.substr(i, next.length);
-    i += next.length;
     if (const auto found = character_ids_.find(next.code_point); found != character_ids_.end()) {
       symbols.push_back({found->second, place});
-      was_unknown = false;
+    } else {
+      AppendFallback(piece.substr(i, next.length), place, symbols);
+    }
+    i += next.length;
+  }
+}
+
+void BpeModel::EncodeChunk(std::string_view chunk, uint32_t offset, Workspace& workspace,
+                           std::vector<PlacedToken>& tokens) const {
+  std::vector<PlacedToken>& symbols = workspace.symbols;
+  symbols.clear();
+  if (options_.is_byte_level) {
+    SplitIntoBytes(chunk, offset, symbols);
+  } else {
+    SplitIntoCharacters(chunk, offset, symbols);
+  }
+  merges_.Apply(symbols, workspace.merging);
+  for (const PlacedToken& symbol : symbols) {
+    if (symbol.id < first_placeholder_) {
+      tokens.push_back(symbol);
       continue;
     }
-    const size_t known = symbols.size();
-    for (const char byte : bytes) {
-      const TokenId id = byte_ids_[static_cast<uint8_t>(byte)];
-      if (id >= 0) symbols.push_back({id, static_cast<uint32_t>(place + (&byte - bytes.data()))});
-    }
-    const bool has_all = symbols.size() == known + bytes.size();
-    if (!has_all) {
-      symbols.resize(known);
-      const bool is_fused = was_unknown && options_.fuse_unknown;
-      if (options_.unknown_id >= 0 && !is_fused) symbols.push_back({options_.unknown_id, place});
-    }
-    was_unknown = !has_all;
+    std::string character;
+    AppendUtf8(placeholders_[static_cast<size_t>(symbol.id - first_placeholder_)], character);
+    AppendFallback(character, symbol.offset, tokens);
   }
 }
 
@@ -124,15 +237,12 @@ void BpeModel::Encode(std::string_view piece, uint32_t offset, Workspace& worksp
       return;
     }
   }
-  std::vector<PlacedToken>& symbols = workspace.symbols;
-  symbols.clear();
-  if (options_.is_byte_level) {
-    SplitIntoBytes(piece, offset, symbols);
-  } else {
-    SplitIntoCharacters(piece, offset, symbols);
+  for (size_t begin = 0; begin < piece.size();) {
+    const size_t end = options_.is_byte_level ? piece.size() : ChunkEnd(piece, begin);
+    EncodeChunk(piece.substr(begin, end - begin), static_cast<uint32_t>(offset + begin), workspace,
+                tokens);
+    begin = end;
   }
-  merges_.Apply(symbols, workspace.merging);
-  tokens.insert(tokens.end(), symbols.begin(), symbols.end());
 }
 
 }  // namespace vitrine

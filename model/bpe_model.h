@@ -2,7 +2,7 @@
 // Create.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "model/bpe_merges.h"
 #include "model/subword_model.h"
+#include "model/unigram_model.h"
 
 namespace vitrine {
 
@@ -47,6 +49,12 @@ class BpeModel final : public SubwordModel {
                                                           std::span<const BpeMerge> merges,
                                                           const BpeOptions& options);
 
+  // Pairs merge when their text is one of `pieces`, those of the highest score first, as in
+  // SentencePiece. Symbols are characters, and options.byte_fallback has no meaning: `byte_ids`
+  // says what characters without a piece become. INVALID_ARGUMENT: a score is not finite.
+  static absl::StatusOr<std::unique_ptr<BpeModel>> CreateFromScores(
+      std::span<const ScoredPiece> pieces, const ByteIds& byte_ids, const BpeOptions& options);
+
   void Encode(std::string_view piece, uint32_t offset, Workspace& workspace,
               std::vector<PlacedToken>& tokens) const override;
 
@@ -56,6 +64,13 @@ class BpeModel final : public SubwordModel {
   void AddSymbols(const TokenIds& ids);
   absl::Status AddMerges(const TokenIds& ids, std::span<const BpeMerge> merges);
   void AddWholeWords(const TokenIds& ids);
+  void AddScoredMerges(const TokenIds& ids, std::span<const ScoredPiece> pieces);
+  void FindMarkNeighbours(const TokenIds& ids);
+  size_t ChunkEnd(std::string_view piece, size_t begin) const;
+  void EncodeChunk(std::string_view chunk, uint32_t offset, Workspace& workspace,
+                   std::vector<PlacedToken>& tokens) const;
+  void AppendFallback(std::string_view character, uint32_t offset,
+                      std::vector<PlacedToken>& symbols) const;
   void SplitIntoBytes(std::string_view piece, uint32_t offset,
                       std::vector<PlacedToken>& symbols) const;
   void SplitIntoCharacters(std::string_view piece, uint32_t offset,
@@ -63,8 +78,15 @@ class BpeModel final : public SubwordModel {
 
   BpeOptions options_;
   // Of single bytes: symbols, or what characters fall back to; -1: the vocabulary has none.
-  std::array<TokenId, 256> byte_ids_ = {};
+  ByteIds byte_ids_ = {};
   absl::flat_hash_map<char32_t, TokenId> character_ids_;
+  // Ids from here on are characters that only occur inside pieces.
+  TokenId first_placeholder_ = INT32_MAX;
+  std::vector<char32_t> placeholders_;
+  // Text may be cut in front of U+2581 where no token has that and the character before it side by
+  // side: these are the characters of which one has.
+  bool is_cut_at_marks_ = false;
+  absl::flat_hash_set<char32_t> mark_neighbours_;
   BpeMerges merges_;
   std::string words_;                                           // Of whole_words_, end to end.
   absl::flat_hash_map<std::string_view, TokenId> whole_words_;  // By their bytes, inside words_.

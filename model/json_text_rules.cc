@@ -6,15 +6,20 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "model/json_config.h"
 #include "model/piece_scanners.h"
 #include "model/quote.h"
+#include "model/sentencepiece_normalizer.h"
 #include "model/split_patterns.h"
 #include "model/status.h"
+#include "model/unicode_normalizer.h"
 
 namespace vitrine {
 namespace {
+
+constexpr char kSpaceMark[] = "\u2581";
 
 // The components of a section: itself, or those of a Sequence at any depth, in order.
 absl::Status Flatten(const JsonValue& component, const std::string& label, std::string_view list,
@@ -80,6 +85,17 @@ absl::StatusOr<NormalizerStep> ReadReplace(const JsonConfigReader& component) {
       absl::StrCat("is the regular expression ", Quote(pattern.text), ", which is not supported"));
 }
 
+absl::StatusOr<NormalizerStep> ReadPrecompiled(const JsonConfigReader& component) {
+  VITRINE_ASSIGN_OR_RETURN(const std::string text, component.String("precompiled_charsmap", ""));
+  std::string bytes;
+  if (!absl::Base64Unescape(text, &bytes)) {
+    return component.Error("precompiled_charsmap", "is not base64");
+  }
+  absl::StatusOr<CharacterMap> map = CharacterMap::Parse(std::move(bytes));
+  if (!map.ok()) return component.Error("", std::string(map.status().message()));
+  return PrecompiledNormalizer(*std::move(map));
+}
+
 absl::StatusOr<NormalizerStep> ReadNormalizer(const JsonConfigReader& component) {
   VITRINE_ASSIGN_OR_RETURN(const std::string type, component.String("type"));
   if (type == "Replace") return ReadReplace(component);
@@ -87,6 +103,13 @@ absl::StatusOr<NormalizerStep> ReadNormalizer(const JsonConfigReader& component)
     VITRINE_ASSIGN_OR_RETURN(std::string prefix, component.String("prepend"));
     return Prepend(std::move(prefix));
   }
+  if (type == "NFC") return Normalize(NormalizationForm::kNfc);
+  if (type == "NFD") return Normalize(NormalizationForm::kNfd);
+  if (type == "NFKC") return Normalize(NormalizationForm::kNfkc);
+  if (type == "NFKD") return Normalize(NormalizationForm::kNfkd);
+  if (type == "Lowercase") return Lowercase();
+  if (type == "StripAccents") return StripAccents();
+  if (type == "Precompiled") return ReadPrecompiled(component);
   if (type == "Strip") {
     VITRINE_ASSIGN_OR_RETURN(const bool left, component.Bool("strip_left", false));
     VITRINE_ASSIGN_OR_RETURN(const bool right, component.Bool("strip_right", false));
@@ -102,11 +125,22 @@ class PreTokenizerReader {
 
   absl::Status Read(const JsonConfigReader& component) {
     VITRINE_ASSIGN_OR_RETURN(const std::string type, component.String("type"));
+    if (splits_at_space_ && type != "Metaspace") return NoWhitespaceSplit(component);
     if (type == "Split") return ReadSplit(component);
     if (type == "ByteLevel") return ReadByteLevel(component);
     if (type == "Digits") return ReadDigits(component);
     if (type == "Punctuation") return ReadPunctuation(component);
+    if (type == "Metaspace") return ReadMetaspace(component);
+    if (type == "WhitespaceSplit") {
+      splits_at_space_ = true;
+      return absl::OkStatus();
+    }
     return component.Unsupported("type", absl::StrCat("is ", Quote(type), ", not supported"));
+  }
+
+  // After the last component.
+  absl::Status Finish(const JsonConfigReader& last) const {
+    return splits_at_space_ ? NoWhitespaceSplit(last) : absl::OkStatus();
   }
 
  private:
@@ -124,10 +158,17 @@ class PreTokenizerReader {
     return absl::OkStatus();
   }
 
+  static absl::Status NoWhitespaceSplit(const JsonConfigReader& component) {
+    return component.Unsupported("type", "is WhitespaceSplit without Metaspace behind it");
+  }
+
   absl::Status ReadSplit(const JsonConfigReader& component) {
     VITRINE_ASSIGN_OR_RETURN(const Pattern pattern, ReadPattern(component));
     VITRINE_ASSIGN_OR_RETURN(const std::string behavior, component.String("behavior"));
     VITRINE_ASSIGN_OR_RETURN(const bool invert, component.Bool("invert", false));
+    if (!pattern.is_regex && pattern.text == " " && behavior == "MergedWithPrevious" && !invert) {
+      return Add(component, ScanThroughSpaces);
+    }
     const SplitPattern* known = pattern.is_regex ? FindSplitPattern(pattern.text) : nullptr;
     if (known == nullptr) {
       return component.Unsupported(
@@ -158,6 +199,36 @@ class PreTokenizerReader {
     return absl::OkStatus();
   }
 
+  // WhitespaceSplit is supported in front of this only, where both together mark words.
+  absl::Status ReadMetaspace(const JsonConfigReader& component) {
+    VITRINE_ASSIGN_OR_RETURN(const std::string mark, component.String("replacement", kSpaceMark));
+    VITRINE_ASSIGN_OR_RETURN(const bool splits, component.Bool("split", true));
+    VITRINE_ASSIGN_OR_RETURN(const bool add_prefix, component.Bool("add_prefix_space", true));
+    VITRINE_ASSIGN_OR_RETURN(const std::string scheme,
+                             component.String("prepend_scheme", add_prefix ? "always" : "never"));
+    if (mark != kSpaceMark) return component.Unsupported("replacement", "is not U+2581");
+    if (!rules_.pre_tokenizer.empty() || !rules_.preparation.empty()) {
+      return component.Unsupported("type", "is Metaspace behind other components");
+    }
+    if (scheme != "always" && scheme != "first" && scheme != "never") {
+      return component.Error("prepend_scheme", absl::StrCat("is ", Quote(scheme)));
+    }
+    if (splits_at_space_) {
+      if (scheme != "always" || !splits) {
+        return component.Unsupported("prepend_scheme", "with WhitespaceSplit is not \"always\"");
+      }
+      splits_at_space_ = false;
+      rules_.preparation.push_back(MarkWords(mark));
+    } else {
+      rules_.preparation.push_back(Replace(" ", mark));
+      if (scheme != "never") {
+        rules_.preparation.push_back(PrependUnlessThere(
+            mark, scheme == "first" ? PrependWhere::kAtStart : PrependWhere::kEverywhere));
+      }
+    }
+    return splits ? Add(component, ScanSpaceMarks) : absl::OkStatus();
+  }
+
   absl::Status ReadDigits(const JsonConfigReader& component) {
     VITRINE_ASSIGN_OR_RETURN(const bool individual, component.Bool("individual_digits", false));
     return Add(component, individual ? ScanSingleNumbers : ScanNumbers);
@@ -172,6 +243,7 @@ class PreTokenizerReader {
   }
 
   JsonTextRules& rules_;
+  bool splits_at_space_ = false;  // WhitespaceSplit came last.
 };
 
 }  // namespace
@@ -190,6 +262,7 @@ absl::StatusOr<JsonTextRules> ReadJsonTextRules(const JsonValue& root, const std
   for (const JsonConfigReader& component : pre_tokenizers) {
     VITRINE_RETURN_IF_ERROR(reader.Read(component));
   }
+  if (!pre_tokenizers.empty()) VITRINE_RETURN_IF_ERROR(reader.Finish(pre_tokenizers.back()));
   return rules;
 }
 

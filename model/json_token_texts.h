@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/json.h"
+#include "model/json_config.h"
 
 namespace vitrine {
 
@@ -25,9 +26,15 @@ class JsonTokenTexts {
   std::string BytesOf(std::string_view text) const;
   std::string BytesOfAdded(std::string_view text) const;
 
+  // The text that ids begin has a space in front that is not its own.
+  bool strips_first_space() const { return strips_first_space_; }
+
  private:
+  absl::Status Apply(const JsonConfigReader& decoder);
+
   bool is_byte_level_ = false;
   bool has_byte_tokens_ = false;
+  bool strips_first_space_ = false;
   std::string space_;  // Stands for a space; may be empty: nothing does.
 };
 

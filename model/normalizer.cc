@@ -1,5 +1,6 @@
 #include "model/normalizer.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -66,6 +67,23 @@ NormalizerStep ReplaceRunsOfSpaces(std::string to) {
       begin = std::min(text.bytes.find_first_not_of(' ', run), text.bytes.size());
     }
     result.AppendSame(text, begin, text.bytes.size());
+    text = std::move(result);
+  };
+}
+
+NormalizerStep MarkWords(std::string mark) {
+  return [mark = std::move(mark)](AlignedText& text, bool /*is_start*/) {
+    const CategorizedText characters(text.bytes);
+    AlignedText result;
+    result.Reserve(text.bytes.size() + text.bytes.size() / 4);
+    size_t begin = characters.SkipRun(0, kWhiteSpace);
+    while (begin < text.bytes.size()) {
+      const size_t end = characters.SkipRun(begin, ~kWhiteSpace);
+      const bool is_marked = std::string_view(text.bytes).substr(begin).starts_with(mark);
+      if (!is_marked) result.Append(mark, text.sources[begin]);
+      result.AppendSame(text, begin, end);
+      begin = characters.SkipRun(end, kWhiteSpace);
+    }
     text = std::move(result);
   };
 }

@@ -27,6 +27,10 @@ NormalizerStep Replace(std::string from, std::string to);
 // Replaces every run of two spaces or more by `to`.
 NormalizerStep ReplaceRunsOfSpaces(std::string to);
 
+// Puts `mark` in front of every run of characters that are not white space, unless it begins with
+// that, and drops the white space.
+NormalizerStep MarkWords(std::string mark);
+
 // Drops the white space at the left and the right end.
 NormalizerStep Strip(bool left, bool right);
 

@@ -1,52 +1,13 @@
 #include "model/piece_scanners.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
+
+#include "model/piece_matchers.h"
 
 namespace vitrine {
 namespace {
-
-constexpr CategorySet kWord = kLetter | kNumber;
-constexpr CategorySet kOther = ~(kWhiteSpace | kWord);
-
-enum class LetterCase { kExact, kIgnore };
-
-// Length of one letter of a contraction at byte `i`; 0 when it is another. Ignoring case, the long
-// s (U+017F) is an s (simple case folding).
-size_t MatchLetter(const CategorizedText& text, size_t i, char letter, LetterCase letter_case) {
-  if (text.IsByte(i, letter)) return 1;
-  if (letter_case == LetterCase::kExact) return 0;
-  if (text.IsByte(i, static_cast<char>(letter - 'a' + 'A'))) return 1;
-  const bool is_long_s = letter == 's' && text.IsByte(i, '\xC5') && text.IsByte(i + 1, '\xBF');
-  return is_long_s ? 2 : 0;
-}
-
-// 's|'t|'re|'ve|'m|'ll|'d: the end of the match, or `begin`.
-size_t MatchContraction(const CategorizedText& text, size_t begin, LetterCase letter_case) {
-  static constexpr std::string_view kEndings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
-  if (!text.IsByte(begin, '\'')) return begin;
-  for (const std::string_view ending : kEndings) {
-    size_t end = begin + 1;
-    for (const char letter : ending) {
-      const size_t length = MatchLetter(text, end, letter, letter_case);
-      end = length == 0 ? begin : end + length;
-      if (length == 0) break;
-    }
-    if (end != begin) return end;
-  }
-  return begin;
-}
-
-// \s+(?!\S)|\s+ on a run of white space: its last character stays behind for what follows it,
-// unless it is the only one.
-size_t MatchWhiteSpace(const CategorizedText& text, size_t begin) {
-  size_t last = begin;
-  size_t end = begin;
-  while (text.Is(end, kWhiteSpace)) {
-    last = end;
-    end = text.Next(end);
-  }
-  return end == text.size() || last == begin ? end : last;
-}
 
 // What is punctuation for C in ASCII and a symbol for Unicode.
 constexpr std::string_view kAsciiSymbols = "$+<=>^`|~";
@@ -64,40 +25,6 @@ size_t SkipPunctuation(const CategorizedText& text, size_t i, bool wanted,
 
 bool IsDigit(char byte) { return byte >= '0' && byte <= '9'; }
 
-bool IsLineBreak(const CategorizedText& text, size_t i) {
-  return text.IsByte(i, '\r') || text.IsByte(i, '\n');
-}
-
-// \s*[\r\n]+: the end of the match, or `begin`.
-size_t MatchLines(const CategorizedText& text, size_t begin) {
-  size_t last_break_end = begin;
-  for (size_t i = begin; text.Is(i, kWhiteSpace); i = text.Next(i)) {
-    if (IsLineBreak(text, i)) last_break_end = i + 1;
-  }
-  return last_break_end;
-}
-
-// The llama 3 family, which differs in how many digits make a number.
-size_t ScanCl100k(const CategorizedText& text, size_t begin, size_t max_digits) {
-  if (const size_t end = MatchContraction(text, begin, LetterCase::kIgnore); end != begin) {
-    return end;
-  }
-  if (text.Is(begin, kNumber)) return text.SkipRun(begin, kNumber, max_digits);
-
-  const bool has_prefix = !text.Is(begin, kLetter) && !IsLineBreak(text, begin);
-  const size_t letters = has_prefix ? text.Next(begin) : begin;
-  if (text.Is(letters, kLetter)) return text.SkipRun(letters, kLetter);
-
-  const size_t others = text.IsByte(begin, ' ') ? begin + 1 : begin;
-  if (text.Is(others, kOther)) {
-    size_t end = text.SkipRun(others, kOther);
-    while (IsLineBreak(text, end)) ++end;
-    return end;
-  }
-  if (const size_t end = MatchLines(text, begin); end != begin) return end;
-  return MatchWhiteSpace(text, begin);
-}
-
 }  // namespace
 
 size_t ScanGpt2(const CategorizedText& text, size_t begin) {
@@ -111,12 +38,47 @@ size_t ScanGpt2(const CategorizedText& text, size_t begin) {
   return MatchWhiteSpace(text, begin);
 }
 
-size_t ScanLlama3(const CategorizedText& text, size_t begin) { return ScanCl100k(text, begin, 3); }
-
-size_t ScanQwen2(const CategorizedText& text, size_t begin) { return ScanCl100k(text, begin, 1); }
-
 size_t ScanNumbers(const CategorizedText& text, size_t begin) {
   return text.SkipRun(begin, text.Is(begin, kNumber) ? kNumber : ~kNumber);
+}
+
+size_t ScanUpToThreeNumbers(const CategorizedText& text, size_t begin) {
+  return text.Is(begin, kNumber) ? text.SkipRun(begin, kNumber, 3) : text.SkipRun(begin, ~kNumber);
+}
+
+size_t ScanLineFeeds(const CategorizedText& text, size_t begin) {
+  const size_t feed = std::min(text.bytes().find('\n', begin), text.size());
+  if (feed > begin) return feed;
+  return std::min(text.bytes().find_first_not_of('\n', begin), text.size());
+}
+
+size_t ScanSpaceMarks(const CategorizedText& text, size_t begin) {
+  return std::min(text.bytes().find("\xE2\x96\x81", begin + 1), text.size());
+}
+
+size_t ScanThroughSpaces(const CategorizedText& text, size_t begin) {
+  const size_t space = text.bytes().find(' ', begin);
+  return space == std::string_view::npos ? text.size() : space + 1;
+}
+
+size_t ScanBloom(const CategorizedText& text, size_t begin) {
+  // In the class of the published pattern the parentheses and the bar are characters like others.
+  constexpr char32_t kSeparators[] = {'(',    '|',    '.',    ',',    '!',    '?',    ')',
+                                      0x2026, 0x3002, 0xFF0C, 0x3001, 0x0964, 0x06D4, 0x060C};
+  const auto is_part = [&](size_t i) {
+    if (i >= text.size() || text.Is(i, kWhiteSpace)) return false;
+    return std::ranges::find(kSeparators, text.At(i).code_point) == std::end(kSeparators);
+  };
+  const auto is_match = [&](size_t i) {
+    return is_part(i) || (text.IsByte(i, ' ') && is_part(i + 1));
+  };
+  size_t end = text.Next(begin);
+  if (is_match(begin)) {
+    while (is_part(end)) end = text.Next(end);
+  } else {
+    while (end < text.size() && !is_match(end)) end = text.Next(end);
+  }
+  return end;
 }
 
 size_t ScanThreeDigits(const CategorizedText& text, size_t begin) {

@@ -137,6 +137,20 @@ void PipelineTokenizer::EncodeSegment(size_t begin, size_t end, Work& work) cons
   EncodeNormalized(text, begin == 0, work);
 }
 
+std::string PipelineTokenizer::Decode(std::span<const TokenId> ids) const {
+  std::string text;
+  bool is_first = parts_.strips_first_space;
+  for (const TokenId id : ids) {
+    std::string_view bytes = TokenBytes(id);
+    if (is_first && !IsControl(id)) {
+      if (bytes.starts_with(' ')) bytes.remove_prefix(1);
+      is_first = false;
+    }
+    text += bytes;
+  }
+  return text;
+}
+
 absl::StatusOr<Encoding> PipelineTokenizer::Encode(std::string_view text,
                                                    const EncodeOptions& options) const {
   if (const size_t bad = FindInvalidUtf8(text); bad != std::string_view::npos) {

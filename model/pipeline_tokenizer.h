@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct TokenizerParts {
   std::vector<NormalizerStep> preparation;          // For what is between those.
   std::vector<PieceScanner> pre_tokenizer;          // None: all of it is one pre-token.
   std::unique_ptr<SubwordModel> model;
+  bool strips_first_space = false;  // A text has a space in front that is not its own.
   std::vector<TokenId> prefix_ids;  // Around the text, with EncodeOptions::add_bos.
   std::vector<TokenId> suffix_ids;
   TokenId bos_id = -1;  // -1: none.
@@ -40,6 +42,7 @@ class PipelineTokenizer final : public Tokenizer {
   absl::StatusOr<Encoding> Encode(std::string_view text,
                                   const EncodeOptions& options) const override;
   std::string_view TokenBytes(TokenId id) const override { return parts_.vocabulary.Bytes(id); }
+  std::string Decode(std::span<const TokenId> ids) const override;
   bool IsControl(TokenId id) const override { return parts_.vocabulary.IsControl(id); }
   int vocabulary() const override { return parts_.vocabulary.size(); }
   std::string_view kind() const override { return parts_.kind; }

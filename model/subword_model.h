@@ -9,12 +9,22 @@
 
 namespace vitrine {
 
+// The best segmentation of a text that ends at one of its bytes.
+struct LatticeNode {
+  double score = 0.0;
+  uint32_t begin = 0;  // Of its last piece.
+  int32_t piece = 0;   // Which one that is, in the numbers of the model.
+  bool is_reached = false;
+};
+
 class SubwordModel {
  public:
   // Memory of one encoding, reused from pre-token to pre-token.
   struct Workspace {
     std::vector<PlacedToken> symbols;
     BpeMerges::Workspace merging;
+    std::vector<LatticeNode> lattice;
+    std::vector<uint32_t> ends;  // Of the pieces of a segmentation, the last first.
   };
 
   virtual ~SubwordModel() = default;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "model/bpe_tokenizer.h"
 #include "model/pre_tokenizer.h"
 #include "model/quote.h"
+#include "model/sentencepiece_tokenizer.h"
 #include "model/status.h"
 
 namespace vitrine {
@@ -109,11 +111,49 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpe(const GgufFile& file) {
   return CreateBpeTokenizer(definition);
 }
 
+// The bytes of tokenizer.ggml.precompiled_charsmap, an array of bytes; empty where there is none.
+absl::StatusOr<std::string> CharacterMapBytes(const GgufFile& file) {
+  const std::string key = Key("precompiled_charsmap");
+  const auto entry = file.metadata().find(key);
+  if (entry == file.metadata().end()) return std::string();
+  const auto* array = std::get_if<GgufArray>(&entry->second);
+  const bool is_bytes = array != nullptr && (array->element_type == GgufType::kUint8 ||
+                                             array->element_type == GgufType::kInt8);
+  if (!is_bytes) return absl::InvalidArgumentError(absl::StrCat(key, " is not an array of bytes"));
+  return std::string(array->bytes);
+}
+
+// What a key means that a file leaves out is what llama.cpp takes it for.
+absl::StatusOr<std::unique_ptr<Tokenizer>> CreateSentencePiece(const GgufFile& file,
+                                                               bool is_unigram) {
+  SentencePieceDefinition definition;
+  definition.is_unigram = is_unigram;
+  VITRINE_ASSIGN_OR_RETURN(definition.tokens, file.StringArray(Key("tokens")));
+  const size_t tokens = definition.tokens.size();
+  VITRINE_ASSIGN_OR_RETURN(definition.types, TokenTypes(file, tokens));
+  VITRINE_ASSIGN_OR_RETURN(definition.scores, file.FloatArray(Key("scores")));
+  VITRINE_RETURN_IF_ERROR(CheckUnusedKeys(file, tokens));
+  VITRINE_ASSIGN_OR_RETURN(definition.character_map, CharacterMapBytes(file));
+  SpaceRules& spaces = definition.spaces;
+  VITRINE_ASSIGN_OR_RETURN(spaces.add_dummy_prefix, Flag(file, "add_space_prefix", true));
+  VITRINE_ASSIGN_OR_RETURN(spaces.remove_extra_whitespaces,
+                           Flag(file, "remove_extra_whitespaces", false));
+  VITRINE_ASSIGN_OR_RETURN(definition.bos_id, SpecialId(file, "bos_token_id", tokens));
+  const bool has_bos = definition.bos_id >= 0;
+  VITRINE_ASSIGN_OR_RETURN(definition.add_bos, Flag(file, "add_bos_token", has_bos && !is_unigram));
+  VITRINE_ASSIGN_OR_RETURN(definition.eos_ids, EndIds(file, tokens));
+  VITRINE_ASSIGN_OR_RETURN(const bool add_eos, Flag(file, "add_eos_token", false));
+  if (add_eos) return absl::UnimplementedError("tokenizer.ggml.add_eos_token is not supported");
+  return CreateSentencePieceTokenizer(definition);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> CreateTokenizer(const GgufFile& file) {
   VITRINE_ASSIGN_OR_RETURN(const std::string_view model, file.String(Key("model")));
   if (model == "gpt2") return CreateBpe(file);
+  if (model == "llama") return CreateSentencePiece(file, false);
+  if (model == "t5") return CreateSentencePiece(file, true);
   return absl::UnimplementedError(
       absl::StrCat("tokenizer.ggml.model ", Quote(model), " is not supported"));
 }

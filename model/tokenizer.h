@@ -49,6 +49,11 @@ class Tokenizer {
   virtual std::string_view TokenBytes(TokenId id) const = 0;
   virtual bool IsControl(TokenId id) const = 0;
 
+  // The text of ids that begin a text: their bytes, without the space that encoding puts in front
+  // of a text. What follows other text, as an answer does, is the bytes of its tokens alone. Ids
+  // are within vocabulary().
+  virtual std::string Decode(std::span<const TokenId> ids) const = 0;
+
   virtual int vocabulary() const = 0;
   virtual std::string_view kind() const = 0;  // "bpe/smollm", "bpe/gpt-2".
 
@@ -57,7 +62,8 @@ class Tokenizer {
   virtual TokenId bos_id() const = 0;  // -1: none.
 };
 
-// Byte-level BPE from GGUF metadata (tokenizer.ggml.*). UNIMPLEMENTED names a model or
+// The tokenizer that GGUF metadata (tokenizer.ggml.*) describes: byte-level BPE ("gpt2"),
+// SentencePiece BPE ("llama") or unigram ("t5"). UNIMPLEMENTED names a model or
 // pre-tokenizer that is not supported; INVALID_ARGUMENT a key that breaks a rule.
 absl::StatusOr<std::unique_ptr<Tokenizer>> CreateTokenizer(const GgufFile& file);
 

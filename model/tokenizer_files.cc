@@ -10,12 +10,14 @@
 #include "model/json.h"
 #include "model/json_config.h"
 #include "model/mapped_file.h"
+#include "model/sentencepiece_tokenizer.h"
 #include "model/status.h"
 
 namespace vitrine {
 namespace {
 
 constexpr std::string_view kTokenizerFile = "tokenizer.json";
+constexpr std::string_view kModelFile = "tokenizer.model";
 constexpr std::string_view kConfigFile = "tokenizer_config.json";
 constexpr size_t kMaxConfigValues = 1'000'000;
 
@@ -52,13 +54,22 @@ absl::StatusOr<SpecialTexts> ReadConfig(const std::string& folder) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerFolder(const std::string& folder,
                                                                const SpecialTokens& special) {
-  VITRINE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(absl::StrCat(
-                                                      folder, "/", std::string(kTokenizerFile))));
+  const absl::StatusOr<MappedFile> file =
+      MappedFile::Open(absl::StrCat(folder, "/", std::string(kTokenizerFile)));
+  if (absl::IsNotFound(file.status())) {
+    const absl::StatusOr<MappedFile> model =
+        MappedFile::Open(absl::StrCat(folder, "/", std::string(kModelFile)));
+    // Of two files that are missing the usual one is named.
+    if (absl::IsNotFound(model.status())) return file.status();
+    VITRINE_RETURN_IF_ERROR(model.status());
+    return ParseSentencePieceModel(model->bytes(), std::string(kModelFile), special.eos_ids);
+  }
+  VITRINE_RETURN_IF_ERROR(file.status());
   VITRINE_ASSIGN_OR_RETURN(const SpecialTexts texts, ReadConfig(folder));
   SpecialTokens tokens = special;
   tokens.bos_text = texts.bos;
   if (tokens.eos_ids.empty()) tokens.eos_text = texts.eos;
-  return ParseTokenizerJson(file.bytes(), kTokenizerFile, std::move(tokens));
+  return ParseTokenizerJson(file->bytes(), kTokenizerFile, std::move(tokens));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path) {
@@ -67,6 +78,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
   if (path.ends_with(".json")) {
     VITRINE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     return ParseTokenizerJson(file.bytes(), LastPathComponent(path), {});
+  }
+  const std::string name = LastPathComponent(path);
+  if (name.find(".model") != std::string::npos) {
+    VITRINE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    return ParseSentencePieceModel(file.bytes(), name, {});
   }
   VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   return CreateTokenizer(*file);

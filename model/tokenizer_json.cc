@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "model/bpe_model.h"
+#include "model/byte_token.h"
 #include "model/json.h"
 #include "model/json_config.h"
 #include "model/json_text_rules.h"
@@ -15,6 +16,7 @@
 #include "model/pipeline_tokenizer.h"
 #include "model/quote.h"
 #include "model/status.h"
+#include "model/unigram_model.h"
 
 namespace vitrine {
 namespace {
@@ -49,11 +51,13 @@ class TokenizerJsonReader {
 
   absl::StatusOr<JsonToken*> Assign(int64_t id, std::string_view text, std::string_view where);
   absl::Status ReadVocabulary(const JsonValue& model);
+  absl::Status ReadScoredVocabulary(const JsonValue& model);
   absl::Status ReadAddedTokens();
   absl::Status ReadAddedToken(const JsonValue& value, const std::string& where);
   absl::Status FillVocabulary(const JsonTokenTexts& texts);
   absl::StatusOr<std::vector<BpeMerge>> ReadMerges(const JsonValue& model) const;
   absl::Status ReadBpe(const JsonConfigReader& model, const JsonValue& value, bool is_byte_level);
+  absl::Status ReadUnigram(const JsonConfigReader& model, bool is_byte_level);
   absl::Status ReadPostProcessor();
   absl::Status ReadTemplate(const JsonValue& processor, const JsonConfigReader& reader);
   void SetSpecialIds();
@@ -64,6 +68,7 @@ class TokenizerJsonReader {
   TokenizerParts parts_;
   std::vector<JsonToken> tokens_;  // By id.
   TokenIds ids_;                   // Of the model's own vocabulary.
+  std::vector<double> scores_;     // By id, of a unigram model.
 };
 
 absl::StatusOr<JsonToken*> TokenizerJsonReader::Assign(int64_t id, std::string_view text,
@@ -98,6 +103,30 @@ absl::Status TokenizerJsonReader::ReadVocabulary(const JsonValue& model) {
     }
     VITRINE_RETURN_IF_ERROR(Assign(*id.AsInt(), text, kWhere).status());
     ids_.emplace(text, static_cast<TokenId>(*id.AsInt()));
+  }
+  return absl::OkStatus();
+}
+
+// A unigram model lists pairs of a text and its score; the id is the place in the list.
+absl::Status TokenizerJsonReader::ReadScoredVocabulary(const JsonValue& model) {
+  constexpr std::string_view kWhere = "model.vocab";
+  const JsonValue* vocabulary = model.Find("vocab");
+  if (vocabulary == nullptr || vocabulary->AsArray() == nullptr) {
+    return Error(kWhere, "is missing or not an array");
+  }
+  for (const JsonValue& entry : *vocabulary->AsArray()) {
+    const JsonValue::Array* pair = entry.AsArray();
+    const bool is_pair = pair != nullptr && pair->size() == 2 && (*pair)[0].AsString() != nullptr &&
+                         ((*pair)[1].AsFloat() != nullptr || (*pair)[1].AsInt() != nullptr);
+    if (!is_pair) {
+      return Error(absl::StrCat(std::string(kWhere), "[", scores_.size(), "]"),
+                   "is not a pair of a string and a number");
+    }
+    const auto id = static_cast<int64_t>(scores_.size());
+    VITRINE_RETURN_IF_ERROR(Assign(id, *(*pair)[0].AsString(), kWhere).status());
+    ids_.emplace(*(*pair)[0].AsString(), static_cast<TokenId>(id));
+    const double* score = (*pair)[1].AsFloat();
+    scores_.push_back(score != nullptr ? *score : static_cast<double>(*(*pair)[1].AsInt()));
   }
   return absl::OkStatus();
 }
@@ -231,6 +260,30 @@ absl::Status TokenizerJsonReader::ReadBpe(const JsonConfigReader& model, const J
   return absl::OkStatus();
 }
 
+absl::Status TokenizerJsonReader::ReadUnigram(const JsonConfigReader& model, bool is_byte_level) {
+  if (is_byte_level) return model.Unsupported("type", "is Unigram with ByteLevel");
+  VITRINE_ASSIGN_OR_RETURN(const bool byte_fallback, model.Bool("byte_fallback", false));
+  UnigramOptions options;
+  VITRINE_ASSIGN_OR_RETURN(options.unknown_id,
+                           model.Int("unk_id", 0, static_cast<int>(scores_.size()) - 1, -1));
+  ByteIds byte_ids;
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = ids_.find(ByteTokenText(static_cast<uint8_t>(byte)));
+    byte_ids[byte] = byte_fallback && found != ids_.end() ? found->second : -1;
+  }
+  std::vector<ScoredPiece> pieces;
+  for (size_t i = 0; i < scores_.size(); ++i) {
+    if (tokens_[i].is_control) continue;
+    pieces.push_back({tokens_[i].text, static_cast<TokenId>(i), scores_[i]});
+  }
+  absl::StatusOr<std::unique_ptr<UnigramModel>> unigram =
+      UnigramModel::Create(pieces, byte_ids, options);
+  if (!unigram.ok()) return Error("model.vocab:", std::string(unigram.status().message()));
+  parts_.model = *std::move(unigram);
+  parts_.kind = "unigram";
+  return absl::OkStatus();
+}
+
 // What stands before and behind "A" in the template of a single text.
 absl::Status TokenizerJsonReader::ReadTemplate(const JsonValue& processor,
                                                const JsonConfigReader& reader) {
@@ -308,7 +361,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerJsonReader::Read() {
   if (!model) return Error("model", "is missing");
   const JsonValue& model_value = *root_.Find("model");
   VITRINE_ASSIGN_OR_RETURN(const std::string type, model->String("type", "BPE"));
-  if (type != "BPE") {
+  const bool is_unigram = type == "Unigram";
+  if (type != "BPE" && !is_unigram) {
     return model->Unsupported("type", absl::StrCat("is ", Quote(type), ", not supported"));
   }
   VITRINE_ASSIGN_OR_RETURN(JsonTextRules rules, ReadJsonTextRules(root_, label_));
@@ -318,14 +372,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerJsonReader::Read() {
                                                  rules.is_byte_level ? "pre_tokenizer" : "decoder",
                                                  " alone is not supported"));
   }
-  VITRINE_RETURN_IF_ERROR(ReadVocabulary(model_value));
+  VITRINE_RETURN_IF_ERROR(is_unigram ? ReadScoredVocabulary(model_value)
+                                     : ReadVocabulary(model_value));
   VITRINE_RETURN_IF_ERROR(ReadAddedTokens());
   VITRINE_RETURN_IF_ERROR(FillVocabulary(texts));
-  VITRINE_RETURN_IF_ERROR(ReadBpe(*model, model_value, rules.is_byte_level));
+  VITRINE_RETURN_IF_ERROR(is_unigram ? ReadUnigram(*model, rules.is_byte_level)
+                                     : ReadBpe(*model, model_value, rules.is_byte_level));
   VITRINE_RETURN_IF_ERROR(ReadPostProcessor());
   parts_.normalizer = std::move(rules.normalizer);
   parts_.preparation = std::move(rules.preparation);
   parts_.pre_tokenizer = std::move(rules.pre_tokenizer);
+  parts_.strips_first_space = texts.strips_first_space();
   SetSpecialIds();
   return PipelineTokenizer::Create(std::move(parts_));
 }

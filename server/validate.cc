@@ -382,13 +382,13 @@ absl::StatusOr<std::string> ValidateDetokenize(const v1::DetokenizeRequest& mess
                                                const ServedModel& model) {
   VITRINE_RETURN_IF_ERROR(CheckNoUnknownFields(message));
   VITRINE_RETURN_IF_ERROR(CheckModel(message.model(), model));
-  std::string bytes;
+  std::vector<TokenId> ids;
   for (int i = 0; i < message.token_ids_size(); ++i) {
     VITRINE_RETURN_IF_ERROR(
         CheckTokenId(std::string(absl::StrCat("token_ids[", i, "]")), message.token_ids(i), model));
-    bytes += model.tokenizer->TokenBytes(static_cast<TokenId>(message.token_ids(i)));
+    ids.push_back(static_cast<TokenId>(message.token_ids(i)));
   }
-  return bytes;
+  return model.tokenizer->Decode(ids);
 }
 
 std::vector<std::string> SupportedRequestFields() {

@@ -60,7 +60,7 @@ class FakeTokenizer final : public Tokenizer {
   const std::vector<TokenId>& eos_ids() const override { return eos_; }
   TokenId bos_id() const override { return bos_; }
 
-  std::string Decode(std::span<const TokenId> ids) const {
+  std::string Decode(std::span<const TokenId> ids) const override {
     std::string text;
     for (const TokenId id : ids) text += TokenBytes(id);
     return text;
