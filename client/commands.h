@@ -14,6 +14,7 @@ using CommandFunction = int(const std::vector<std::string>& arguments, Cancellat
 CommandFunction RunGenerate;
 CommandFunction RunChat;
 CommandFunction RunTokenize;
+CommandFunction RunAttention;
 CommandFunction RunDescribe;
 CommandFunction RunLoad;
 CommandFunction RunHealth;

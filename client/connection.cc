@@ -29,6 +29,9 @@ absl::Status ReadFile(std::string_view flag, const std::string& path, std::strin
 
 absl::Status LoadFiles(ConnectionFlags* flags) {
   ConnectionOptions& options = flags->options;
+  if (options.server.empty()) {
+    return absl::InvalidArgumentError("--server takes HOST:PORT or unix:PATH, not nothing");
+  }
   if (flags->tls_cert_file.empty() != flags->tls_key_file.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key go together");
   }

@@ -23,6 +23,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "vitrine/v1/control.grpc.pb.h"
 #include "vitrine/v1/generation.grpc.pb.h"
+#include "vitrine/v1/inspection.grpc.pb.h"
 
 namespace vitrine::client {
 namespace {
@@ -117,6 +118,7 @@ class GrpcClient final : public GenerateClient {
   GrpcClient(const std::shared_ptr<grpc::Channel>& channel, ConnectionOptions options)
       : options_(std::move(options)),
         generation_(v1::Generation::NewStub(channel)),
+        inspection_(v1::Inspection::NewStub(channel)),
         control_(v1::Control::NewStub(channel)),
         health_(grpc::health::v1::Health::NewStub(channel)) {}
 
@@ -166,6 +168,36 @@ class GrpcClient final : public GenerateClient {
         });
   }
 
+  absl::Status GetAttention(
+      const v1::GetAttentionRequest& request, Cancellation* cancellation,
+      const std::function<absl::Status(const v1::AttentionChunk& chunk)>& on_chunk) override {
+    grpc::ClientContext context;
+    PrepareContext(options_, &context);
+    cancellation->Arm([&context] { context.TryCancel(); });
+    const auto reader = inspection_->GetAttention(&context, request);
+    v1::AttentionChunk chunk;
+    absl::Status own = absl::OkStatus();
+    while (own.ok() && reader->Read(&chunk)) own = on_chunk(chunk);
+    if (!own.ok()) {
+      context.TryCancel();
+      while (reader->Read(&chunk)) {
+      }
+    }
+    const grpc::Status status = reader->Finish();
+    cancellation->Disarm();
+    return own.ok() ? ToStatus(status) : own;
+  }
+
+  absl::StatusOr<v1::GetRequestResponse> GetRequest(const std::string& request_id,
+                                                    Cancellation* cancellation) override {
+    v1::GetRequestRequest request;
+    request.set_request_id(request_id);
+    return Unary<v1::GetRequestResponse>(
+        cancellation, [&](grpc::ClientContext* context, v1::GetRequestResponse* response) {
+          return inspection_->GetRequest(context, request, response);
+        });
+  }
+
   absl::StatusOr<v1::DescribeModelResponse> DescribeModel(Cancellation* cancellation) override {
     return Unary<v1::DescribeModelResponse>(
         cancellation, [&](grpc::ClientContext* context, v1::DescribeModelResponse* response) {
@@ -206,6 +238,7 @@ class GrpcClient final : public GenerateClient {
 
   const ConnectionOptions options_;
   const std::unique_ptr<v1::Generation::Stub> generation_;
+  const std::unique_ptr<v1::Inspection::Stub> inspection_;
   const std::unique_ptr<v1::Control::Stub> control_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
 };

@@ -12,6 +12,7 @@
 #include "grpc/health/v1/health.pb.h"
 #include "vitrine/v1/control.pb.h"
 #include "vitrine/v1/generation.pb.h"
+#include "vitrine/v1/inspection.pb.h"
 
 namespace vitrine::client {
 
@@ -43,6 +44,12 @@ class GenerateClient {
   virtual absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
                                                         Cancellation* cancellation) = 0;
   virtual absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
+                                                            Cancellation* cancellation) = 0;
+  // Calls `on_chunk` for every chunk in order; an error of its ends the RPC and is returned.
+  virtual absl::Status GetAttention(
+      const v1::GetAttentionRequest& request, Cancellation* cancellation,
+      const std::function<absl::Status(const v1::AttentionChunk& chunk)>& on_chunk) = 0;
+  virtual absl::StatusOr<v1::GetRequestResponse> GetRequest(const std::string& request_id,
                                                             Cancellation* cancellation) = 0;
   virtual absl::StatusOr<v1::DescribeModelResponse> DescribeModel(Cancellation* cancellation) = 0;
   virtual absl::StatusOr<v1::GetLoadResponse> GetLoad(Cancellation* cancellation) = 0;

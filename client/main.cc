@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"generate", "continues a prompt and streams the text", RunGenerate},
     {"chat", "talks with the model", RunChat},
     {"tokenize", "text to token ids, or back", RunTokenize},
+    {"attention", "shows which tokens each token looked at", RunAttention},
     {"describe", "the model served, its limits and abilities", RunDescribe},
     {"load", "how busy the server is", RunLoad},
     {"health", "whether the server takes requests", RunHealth},

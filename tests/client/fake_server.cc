@@ -22,11 +22,16 @@ constexpr uint32_t kPromptTokens = 3;
 // Writes a stream in the protocol's order.
 class Script {
  public:
-  explicit Script(grpc::ServerWriter<v1::GenerateEvent>* writer) : writer_(writer) {
+  explicit Script(grpc::ServerWriter<v1::GenerateEvent>* writer,
+                  uint32_t prompt_tokens = kPromptTokens,
+                  const std::vector<uint32_t>& prompt_token_ids = {})
+      : writer_(writer), prompt_tokens_(prompt_tokens) {
     v1::GenerateEvent event;
     event.mutable_accepted()->set_request_id("r-1");
-    event.mutable_accepted()->set_prompt_token_count(kPromptTokens);
+    event.mutable_accepted()->set_prompt_token_count(prompt_tokens_);
     event.mutable_accepted()->set_seed(18446744073709551615u);
+    event.mutable_accepted()->mutable_prompt_token_ids()->Assign(prompt_token_ids.begin(),
+                                                                 prompt_token_ids.end());
     Write(std::move(event));
   }
 
@@ -35,12 +40,18 @@ class Script {
     v1::GenerateEvent event;
     v1::Token* token = event.mutable_tokens()->add_tokens();
     token->set_choice(choice);
-    token->set_position(kPromptTokens + static_cast<uint32_t>(ids_[choice].size()));
+    token->set_position(prompt_tokens_ + static_cast<uint32_t>(ids_[choice].size()));
     token->set_id(id);
     token->set_bytes(text);
     token->set_text(text);
     ids_[choice].push_back(id);
     return Write(std::move(event));
+  }
+
+  void Attention(v1::AttentionChunk chunk) {
+    v1::GenerateEvent event;
+    *event.mutable_attention() = std::move(chunk);
+    Write(std::move(event));
   }
 
   void Finish(uint32_t choice, v1::FinishReason reason, const std::string& tail) {
@@ -56,7 +67,7 @@ class Script {
     for (const auto& ids : ids_) all.insert(all.end(), ids.begin(), ids.end());
     v1::GenerateEvent event;
     v1::Usage* usage = event.mutable_done()->mutable_usage();
-    usage->set_prompt_tokens(kPromptTokens);
+    usage->set_prompt_tokens(prompt_tokens_);
     usage->set_completion_tokens(static_cast<uint32_t>(all.size()));
     event.mutable_done()->mutable_timings()->set_decode_us(1000);
     event.mutable_done()->set_token_hash(TokenHash(all) + hash_change);
@@ -72,6 +83,7 @@ class Script {
   }
 
   grpc::ServerWriter<v1::GenerateEvent>* writer_;
+  uint32_t prompt_tokens_;
   uint64_t next_ = 0;
   std::vector<std::vector<uint32_t>> ids_;
 };
@@ -143,6 +155,27 @@ grpc::Status Play(const std::string& prompt, grpc::ServerContext* context, Scrip
   return grpc::Status::OK;
 }
 
+grpc::Status PlayAttention(const v1::GenerateRequest& request,
+                           grpc::ServerWriter<v1::GenerateEvent>* writer) {
+  if (request.text() == "off") {
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "attention: inspection is off");
+  }
+  std::vector<uint32_t> ids(request.token_ids().ids().begin(), request.token_ids().ids().end());
+  for (const char c : request.text()) ids.push_back(static_cast<unsigned char>(c));
+  const auto prompt_tokens = static_cast<uint32_t>(ids.size());
+  Script script(writer, prompt_tokens, ids);
+  script.Token(0, 300, " on");
+  script.Token(0, 301, " the");
+  script.Token(0, 302, " mat\n");
+  std::vector<v1::AttentionChunk> chunks =
+      FakeTrace(request.attention(), "r-1", prompt_tokens, prompt_tokens + 3);
+  if (request.text() == "lost") chunks.erase(chunks.begin());
+  for (v1::AttentionChunk& chunk : chunks) script.Attention(std::move(chunk));
+  script.Finish(0, v1::FINISH_REASON_MAX_TOKENS, "");
+  script.Done();
+  return grpc::Status::OK;
+}
+
 }  // namespace
 
 uint64_t TokenHash(const std::vector<uint32_t>& ids) {
@@ -176,6 +209,8 @@ grpc::Status FakeGeneration::Generate(grpc::ServerContext* context,
     status = Refusal();
   } else if (prompt == "overload") {
     status = Overload();
+  } else if (request->has_attention()) {
+    status = PlayAttention(*request, writer);
   } else {
     Script script(writer);
     status = Play(prompt, context, &script);
@@ -202,7 +237,11 @@ grpc::Status FakeGeneration::GenerateUnary(grpc::ServerContext*, const v1::Gener
 
 grpc::Status FakeGeneration::Tokenize(grpc::ServerContext*, const v1::TokenizeRequest* request,
                                       v1::TokenizeResponse* response) {
-  for (const char c : request->text()) response->add_token_ids(static_cast<unsigned char>(c));
+  response->add_byte_offsets(0);
+  for (const char c : request->text()) {
+    response->add_token_ids(static_cast<unsigned char>(c));
+    response->add_byte_offsets(static_cast<uint32_t>(response->token_ids_size()));
+  }
   response->set_token_count(static_cast<uint32_t>(request->text().size()));
   return grpc::Status::OK;
 }
@@ -275,6 +314,7 @@ FakeServer::FakeServer() {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(&generation_);
+  builder.RegisterService(&inspection_);
   builder.RegisterService(&control_);
   builder.RegisterService(&health_);
   server_ = builder.BuildAndStart();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "tests/client/fake_attention.h"
 #include "vitrine/v1/control.grpc.pb.h"
 #include "vitrine/v1/generation.grpc.pb.h"
 
@@ -19,7 +20,9 @@ namespace vitrine::client {
 // Prompts, or last messages of a conversation: "hello" streams "Hello", ", " and "world" + tail
 // "!"; "two" two choices that overlap; "refuse" and "overload" end with an error and its details;
 // "break" fails after one token; "gap", "wrong hash" and "no end" break the protocol; "endless"
-// goes on until it is cancelled; "slow" waits 20 ms before each of its three tokens.
+// goes on until it is cancelled; "slow" waits 20 ms before each of its three tokens. With attention
+// asked for, the prompt has a token per byte and the answer is " on", " the", " mat\n"; "off" is
+// refused as by a server without inspection, "lost" loses a chunk.
 class FakeGeneration final : public v1::Generation::Service {
  public:
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
@@ -79,6 +82,7 @@ class FakeServer {
 
  private:
   FakeGeneration generation_;
+  FakeInspection inspection_;
   FakeControl control_;
   FakeHealth health_;
   int port_ = 0;
