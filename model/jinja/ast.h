@@ -33,11 +33,11 @@ struct Expression {
     kConditional,  // children: condition, then, else (absent: undefined)
     kAnd,          // children: left, right
     kOr,
-    kNot,      // children: operand
-    kCompare,  // children: first, then one per operator
-    kConcat,   // children
-    kBinary,   // operators[0], children: left, right
-    kSign,     // operators[0], children: operand
+    kNot,        // children: operand
+    kCompare,    // children: first, then one per operator
+    kConcat,     // children
+    kBinary,     // operators[0], children: left, right
+    kSign,       // operators[0], children: operand
     kAttribute,  // children: object; name
     kItem,       // children: object, key
     kSlice,      // children: object, start, stop, step; null where left out
@@ -114,7 +114,7 @@ struct Statement {
 
 struct Template {
   Block body;
-  std::vector<std::string> symbols;  // Names of variables, by symbol.
+  std::vector<std::string> symbols;     // Names of variables, by symbol.
   std::vector<std::string> names_read;  // Sorted; also those that it defines itself.
 };
 

@@ -9,12 +9,12 @@ namespace vitrine::jinja {
 namespace {
 
 // What jinja2, transformers or Python's types have beyond the tables.
-constexpr std::string_view kMissingFilters[] = {"filesizeformat", "pprint",  "random",  "striptags",
+constexpr std::string_view kMissingFilters[] = {"filesizeformat", "pprint",   "random", "striptags",
                                                 "urlize",         "wordwrap", "xmlattr"};
 constexpr std::string_view kMissingFunctions[] = {"lipsum"};
 constexpr std::string_view kMissingMethods[] = {
-    "as_integer_ratio", "bit_count",  "bit_length", "conjugate", "encode",  "expandtabs",
-    "format_map",       "from_bytes", "fromhex",    "fromkeys",  "hex",     "is_integer",
+    "as_integer_ratio", "bit_count",  "bit_length", "conjugate", "encode", "expandtabs",
+    "format_map",       "from_bytes", "fromhex",    "fromkeys",  "hex",    "is_integer",
     "maketrans",        "to_bytes",   "translate"};
 
 template <size_t n>

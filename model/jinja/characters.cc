@@ -45,17 +45,17 @@ enum class Case { kUpper, kLower, kTitle };
 bool Is(uint32_t code, CategorySet set) { return (SetOf(GeneralCategories()[code]) & set) != 0; }
 
 void AppendMapped(std::string& out, uint32_t code, Case wanted) {
-  const auto* const special = std::lower_bound(
-      std::begin(kSpecialCases), std::end(kSpecialCases), code,
-      [](const SpecialCase& row, uint32_t c) { return row.code < c; });
+  const auto* const special =
+      std::lower_bound(std::begin(kSpecialCases), std::end(kSpecialCases), code,
+                       [](const SpecialCase& row, uint32_t c) { return row.code < c; });
   if (special != std::end(kSpecialCases) && special->code == code) {
     out += wanted == Case::kUpper ? special->upper
                                   : (wanted == Case::kLower ? special->lower : special->title);
     return;
   }
-  const auto* const range = std::lower_bound(
-      std::begin(kCaseRanges), std::end(kCaseRanges), code,
-      [](const CaseRange& row, uint32_t c) { return row.last < c; });
+  const auto* const range =
+      std::lower_bound(std::begin(kCaseRanges), std::end(kCaseRanges), code,
+                       [](const CaseRange& row, uint32_t c) { return row.last < c; });
   int32_t distance = 0;
   if (range != std::end(kCaseRanges) && range->first <= code &&
       (code - range->first) % range->step == 0) {
@@ -131,9 +131,8 @@ void AppendCodePoint(std::string& text, uint32_t code) {
 }
 
 size_t CountCodePoints(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<uint8_t>(c) & 0xc0) != 0x80;
-  }));
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
 }
 
 size_t OffsetOfCodePoint(std::string_view text, size_t index) {
@@ -207,9 +206,7 @@ std::string SwapCase(std::string_view text) {
   return out;
 }
 
-Bounds StripSpace(std::string_view text, Ends ends) {
-  return StripWhere(text, ends, IsSpace);
-}
+Bounds StripSpace(std::string_view text, Ends ends) { return StripWhere(text, ends, IsSpace); }
 
 Bounds StripCharacters(std::string_view text, std::string_view characters, Ends ends) {
   std::u32string set;

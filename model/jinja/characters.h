@@ -16,13 +16,13 @@ size_t CountCodePoints(std::string_view text);
 // Byte offset of code point number `index`; the size of the text when it has no more than that.
 size_t OffsetOfCodePoint(std::string_view text, size_t index);
 
-bool IsSpace(uint32_t code);    // str.isspace
-bool IsLetter(uint32_t code);   // str.isalpha
-bool IsDecimal(uint32_t code);  // str.isdecimal
-bool IsNumeric(uint32_t code);  // str.isnumeric, nearly: general category N*
-bool IsUpper(uint32_t code);    // Category Lu.
-bool IsLower(uint32_t code);    // Category Ll.
-bool IsTitle(uint32_t code);    // Category Lt.
+bool IsSpace(uint32_t code);          // str.isspace
+bool IsLetter(uint32_t code);         // str.isalpha
+bool IsDecimal(uint32_t code);        // str.isdecimal
+bool IsNumeric(uint32_t code);        // str.isnumeric, nearly: general category N*
+bool IsUpper(uint32_t code);          // Category Lu.
+bool IsLower(uint32_t code);          // Category Ll.
+bool IsTitle(uint32_t code);          // Category Lt.
 bool IsWordCharacter(uint32_t code);  // \w of Python's re.
 
 // Full mappings of SpecialCasing.txt without its conditional ones but the final sigma.

@@ -25,8 +25,7 @@ template <Part part>
 Result View(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   VITRINE_RETURN_IF_ERROR(Bind(arguments, {}).status());
   constexpr size_t kEntryBytes = (part == Part::kItems ? 3 : 1) * sizeof(Value);
-  VITRINE_RETURN_IF_ERROR(
-      interpreter.budget().Allocate(self.dict().entries.size() * kEntryBytes));
+  VITRINE_RETURN_IF_ERROR(interpreter.budget().Allocate(self.dict().entries.size() * kEntryBytes));
   std::vector<Value> parts;
   for (const auto& [key, value] : self.dict().entries) {
     parts.push_back(part == Part::kItems ? Value::Tuple({key, value})

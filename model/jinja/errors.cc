@@ -66,7 +66,8 @@ absl::Status Budget::Allocate(size_t bytes) {
 }
 
 absl::Status Budget::Output(size_t bytes) {
-  if (bytes > static_cast<uint64_t>(INT64_MAX) || static_cast<int64_t>(bytes) > left_.output_bytes) {
+  if (bytes > static_cast<uint64_t>(INT64_MAX) ||
+      static_cast<int64_t>(bytes) > left_.output_bytes) {
     return OverBudget({"the template prints more than it may"});
   }
   left_.output_bytes -= static_cast<int64_t>(bytes);

@@ -28,8 +28,8 @@ bool ChangesItsObject(const Value& value, std::string_view name) {
 }
 
 Value Unsafe(const Value& value, std::string_view name) {
-  return Value::Undefined(Concat(
-      {"access to attribute '", name, "' of '", value.type_name(), "' object is unsafe."}));
+  return Value::Undefined(
+      Concat({"access to attribute '", name, "' of '", value.type_name(), "' object is unsafe."}));
 }
 
 Value NoAttribute(const Value& value, std::string_view name) {
@@ -159,8 +159,7 @@ absl::StatusOr<Value> Interpreter::EvaluateName(const Expression& node, const Sc
   return Value::Undefined(Concat({"'", node.name, "' is undefined"}));
 }
 
-absl::StatusOr<Value> Interpreter::EvaluateSequence(const Expression& node,
-                                                    const ScopePtr& scope) {
+absl::StatusOr<Value> Interpreter::EvaluateSequence(const Expression& node, const ScopePtr& scope) {
   std::vector<Value> items;
   for (const ExpressionPtr& child : node.children) {
     VITRINE_ASSIGN_OR_RETURN(Value item, Evaluate(*child, scope));
@@ -259,8 +258,8 @@ absl::StatusOr<Value> Interpreter::EvaluateBuiltin(const Expression& node, const
   VITRINE_ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node.arguments, scope));
   line_ = node.line;
   if (node.builtin == nullptr) {
-    return EvaluationError({"there is no ", node.kind == Kind::kFilter ? "filter" : "test", " '",
-                            node.name, "'"});
+    return EvaluationError(
+        {"there is no ", node.kind == Kind::kFilter ? "filter" : "test", " '", node.name, "'"});
   }
   return node.builtin(*this, input, arguments);
 }

@@ -22,8 +22,8 @@ struct OperatorToken {
   Operator op;
 };
 constexpr OperatorToken kComparisons[] = {
-    {"==", Operator::kEqual},        {"!=", Operator::kNotEqual}, {"<", Operator::kLess},
-    {"<=", Operator::kLessOrEqual},  {">", Operator::kGreater},   {">=", Operator::kGreaterOrEqual}};
+    {"==", Operator::kEqual},       {"!=", Operator::kNotEqual}, {"<", Operator::kLess},
+    {"<=", Operator::kLessOrEqual}, {">", Operator::kGreater},   {">=", Operator::kGreaterOrEqual}};
 constexpr OperatorToken kProducts[] = {{"*", Operator::kMultiply},
                                        {"/", Operator::kDivide},
                                        {"//", Operator::kFloorDivide},
@@ -280,7 +280,8 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseNumber() {
   int base = 10;
   std::string_view digits = token.text;
   if (digits.size() > 2 && digits[0] == '0' && (digits[1] < '0' || digits[1] > '9')) {
-    base = digits[1] == 'x' || digits[1] == 'X' ? 16 : (digits[1] == 'o' || digits[1] == 'O' ? 8 : 2);
+    base =
+        digits[1] == 'x' || digits[1] == 'X' ? 16 : (digits[1] == 'o' || digits[1] == 'O' ? 8 : 2);
     digits.remove_prefix(2);
   }
   int64_t number = 0;

@@ -81,9 +81,7 @@ void AppendPadded(Text& out, const Text& text, size_t sign_length, const FormatS
   const auto width = static_cast<size_t>(spec.width);
   const size_t padding = width > length ? width - length : 0;
   const char align = spec.align == 0 ? default_align : spec.align;
-  const size_t left = align == '<' || align == '='
-                          ? 0
-                          : (align == '>' ? padding : padding / 2);
+  const size_t left = align == '<' || align == '=' ? 0 : (align == '>' ? padding : padding / 2);
   const auto pad = [&](size_t count) {
     for (size_t i = 0; i < count; ++i) out.Append(spec.fill, fill_source);
   };
@@ -321,8 +319,8 @@ class BraceFormatter {
       }
       const size_t end = text.find('}', i);
       if (text[i] == '}' || end == std::string_view::npos) {
-        return EvaluationError({"Single '", std::string(1, text[i]),
-                                "' encountered in format string"});
+        return EvaluationError(
+            {"Single '", std::string(1, text[i]), "' encountered in format string"});
       }
       VITRINE_RETURN_IF_ERROR(AppendField(text.substr(i + 1, end - i - 1)));
       begin = end + 1;
@@ -357,8 +355,7 @@ class BraceFormatter {
       return AppendNumber(out_, value, spec);
     }
     if (spec.type != 0 && spec.type != 's') {
-      return EvaluationError(
-          {"Unknown format code for object of type '", value.type_name(), "'"});
+      return EvaluationError({"Unknown format code for object of type '", value.type_name(), "'"});
     }
     Text text;
     if (conversion == 'r') {
@@ -386,8 +383,8 @@ class BraceFormatter {
       size_t digits = 0;
       const bool is_index = ReadNumber(name, digits, 1 << 30, index) && digits == name.size();
       VITRINE_ASSIGN_OR_RETURN(
-          value, Item(value, is_index && index >= 0 ? Value::Int(index) : Value::Literal(name),
-                      budget_));
+          value,
+          Item(value, is_index && index >= 0 ? Value::Int(index) : Value::Literal(name), budget_));
       i = close + (is_item ? 1 : 0);
     }
     return value;

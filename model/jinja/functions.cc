@@ -49,8 +49,7 @@ absl::StatusOr<DictNode> Entries(Interpreter& interpreter, const Arguments& argu
   if (arguments.positional.size() > 1) return EvaluationError({"expected at most 1 argument"});
   if (!arguments.positional.empty() && arguments.positional[0].is(Value::Kind::kDict)) {
     dict = arguments.positional[0].dict();
-    VITRINE_RETURN_IF_ERROR(
-        interpreter.budget().Allocate(dict.entries.size() * 2 * sizeof(Value)));
+    VITRINE_RETURN_IF_ERROR(interpreter.budget().Allocate(dict.entries.size() * 2 * sizeof(Value)));
   } else if (!arguments.positional.empty()) {
     VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> pairs,
                              Elements(arguments.positional[0], interpreter.budget()));
@@ -84,7 +83,8 @@ Result MakeNamespace(Interpreter& interpreter, const Value& /*self*/, const Argu
 }
 
 Result MakeCycler(Interpreter& /*interpreter*/, const Value& /*self*/, const Arguments& arguments) {
-  if (arguments.positional.empty()) return EvaluationError({"at least one item has to be provided"});
+  if (arguments.positional.empty())
+    return EvaluationError({"at least one item has to be provided"});
   return Value::Of(std::make_shared<Cycler>(arguments.positional));
 }
 

@@ -184,8 +184,8 @@ absl::Status Interpreter::RunLoop(const Statement& loop, std::vector<Value> elem
   if (loop.condition != nullptr && !is_lazy) {
     VITRINE_ASSIGN_OR_RETURN(elements, Select(loop, std::move(elements), scope));
   }
-  const auto context = std::make_shared<Loop>(loop, std::move(elements),
-                                              loop.is_recursive ? scope : nullptr, depth);
+  const auto context =
+      std::make_shared<Loop>(loop, std::move(elements), loop.is_recursive ? scope : nullptr, depth);
   if (loop.is_recursive) Adopt(context);
   const Value loop_value = Value::Of(context);
   bool has_run = false;
@@ -271,8 +271,8 @@ absl::Status Interpreter::Assign(const Target& target, const Value& value, Scope
   }
   VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> elements, Elements(value, budget_));
   if (elements.size() != target.parts.size()) {
-    return EvaluationError({elements.size() < target.parts.size() ? "not enough" : "too many",
-                            " values to unpack"});
+    return EvaluationError(
+        {elements.size() < target.parts.size() ? "not enough" : "too many", " values to unpack"});
   }
   for (size_t i = 0; i < elements.size(); ++i) {
     VITRINE_RETURN_IF_ERROR(Assign(target.parts[i], elements[i], scope));
@@ -296,8 +296,7 @@ absl::StatusOr<Value> Interpreter::CallMacro(const MacroDefinition& macro, const
   DictNode extra_named;
   Value caller = Value::Undefined("No caller defined");
   for (const auto& [name, value] : arguments.named) {
-    const auto found =
-        std::find(macro.parameter_names.begin(), macro.parameter_names.end(), name);
+    const auto found = std::find(macro.parameter_names.begin(), macro.parameter_names.end(), name);
     const auto index = static_cast<size_t>(found - macro.parameter_names.begin());
     if (index < count && values[index].is_missing()) {
       values[index] = value;

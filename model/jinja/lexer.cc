@@ -75,7 +75,7 @@ class Lexer {
       text = text.substr(0, StripSpace(text, Ends::kRight).end);
     } else if (sign != '+' && strips_line) {
       const size_t line_start = text.rfind('\n') + 1;  // npos + 1 is 0.
-      const bool is_blank = StripSpace(text.substr(line_start), Ends::kBoth).end == 0;
+      const bool is_blank = StripSpace(text.substr(line_start), Ends::kRight).end == 0;
       if ((line_start > 0 || at_line_start_) && is_blank) text = text.substr(0, line_start);
     }
     if (!text.empty()) Add(TokenType::kText, text);
@@ -251,8 +251,8 @@ class Lexer {
   absl::Status LexNumber() {
     const std::string_view text = rest();
     const auto digits_from = [&](size_t i) {
-      while (i < text.size() && (IsDigit(text[i]) || (text[i] == '_' && i + 1 < text.size() &&
-                                                      IsDigit(text[i + 1])))) {
+      while (i < text.size() && (IsDigit(text[i]) ||
+                                 (text[i] == '_' && i + 1 < text.size() && IsDigit(text[i + 1])))) {
         ++i;
       }
       return i;
@@ -331,8 +331,8 @@ class Lexer {
     size_t read = 0;
     for (; at < stop; ++at, ++read) {
       const std::string_view digit_set = "0123456789abcdef";
-      const char lower = text_[at] >= 'A' && text_[at] <= 'F' ? static_cast<char>(text_[at] + 32)
-                                                              : text_[at];
+      const char lower =
+          text_[at] >= 'A' && text_[at] <= 'F' ? static_cast<char>(text_[at] + 32) : text_[at];
       const size_t digit = digit_set.substr(0, base).find(lower);
       if (digit == std::string_view::npos) break;
       code = code * base + static_cast<uint32_t>(digit);
@@ -355,8 +355,6 @@ class Lexer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source) {
-  return Lexer(source).Run();
-}
+absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source) { return Lexer(source).Run(); }
 
 }  // namespace vitrine::jinja

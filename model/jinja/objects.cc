@@ -103,11 +103,10 @@ absl::StatusOr<Value> Loop::Cycle(const Arguments& arguments) const {
 
 Value Loop::Changed(Interpreter& interpreter, const Arguments& arguments) {
   const bool is_same =
-      last_changed_ && std::equal(last_changed_->begin(), last_changed_->end(),
-                                  arguments.positional.begin(), arguments.positional.end(),
-                                  [&](const Value& a, const Value& b) {
-                                    return Equal(a, b, interpreter.budget());
-                                  });
+      last_changed_ &&
+      std::equal(last_changed_->begin(), last_changed_->end(), arguments.positional.begin(),
+                 arguments.positional.end(),
+                 [&](const Value& a, const Value& b) { return Equal(a, b, interpreter.budget()); });
   if (!is_same) last_changed_ = arguments.positional;
   return Value::Bool(!is_same);
 }

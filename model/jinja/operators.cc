@@ -14,17 +14,16 @@ namespace {
 
 using Kind = Value::Kind;
 
-constexpr std::string_view kSymbols[] = {"+", "-",  "*",  "/", "//", "%", "** or pow()", "-", "+",
-                                         "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+constexpr std::string_view kSymbols[] = {"+",           "-", "*",  "/",  "//",    "%",
+                                         "** or pow()", "-", "+",  "==", "!=",    "<",
+                                         "<=",          ">", ">=", "in", "not in"};
 
 absl::Status TypeError(Operator op, const Value& a, const Value& b) {
   return EvaluationError({"unsupported operand types for ", kSymbols[static_cast<int>(op)], ": '",
                           a.type_name(), "' and '", b.type_name(), "'"});
 }
 
-absl::Status IntegerOverflow() {
-  return EvaluationError({"an integer is outside of 64 bits"});
-}
+absl::Status IntegerOverflow() { return EvaluationError({"an integer is outside of 64 bits"}); }
 
 // Undefined values refuse every operator but equality.
 absl::Status CheckDefined(const Value& value) {
@@ -84,8 +83,8 @@ absl::StatusOr<Value> IntArithmetic(Operator op, int64_t a, int64_t b) {
 }
 
 absl::StatusOr<Value> FloatArithmetic(Operator op, double a, double b) {
-  const bool divides = op == Operator::kDivide || op == Operator::kFloorDivide ||
-                       op == Operator::kModulo;
+  const bool divides =
+      op == Operator::kDivide || op == Operator::kFloorDivide || op == Operator::kModulo;
   if (divides && b == 0) return EvaluationError({"division by zero"});
   switch (op) {
     case Operator::kAdd:
@@ -104,7 +103,8 @@ absl::StatusOr<Value> FloatArithmetic(Operator op, double a, double b) {
     }
     default:
       if (a == 0 && b < 0) return EvaluationError({"0.0 cannot be raised to a negative power"});
-      if (a < 0 && b != std::floor(b)) return EvaluationError({"complex numbers are not supported"});
+      if (a < 0 && b != std::floor(b))
+        return EvaluationError({"complex numbers are not supported"});
       return FromDouble(std::pow(a, b));
   }
 }
@@ -187,8 +187,8 @@ absl::StatusOr<int> Order(const Value& a, const Value& b, Budget& budget) {
   }
   VITRINE_RETURN_IF_ERROR(CheckDefined(a));
   VITRINE_RETURN_IF_ERROR(CheckDefined(b));
-  return EvaluationError({"values of type '", a.type_name(), "' and '", b.type_name(),
-                          "' have no order"});
+  return EvaluationError(
+      {"values of type '", a.type_name(), "' and '", b.type_name(), "' have no order"});
 }
 
 struct SliceBounds {
@@ -213,8 +213,8 @@ absl::StatusOr<SliceBounds> ResolveSlice(const Value& start, const Value& stop, 
   const int64_t high = is_forward ? size : size - 1;
   const auto resolve = [&](const Value& bound, int64_t absent) {
     if (bound.is_none()) return absent;
-    const int64_t index = bound.as_int() < 0 ? std::max(bound.as_int(), -size - 1) + size
-                                             : bound.as_int();
+    const int64_t index =
+        bound.as_int() < 0 ? std::max(bound.as_int(), -size - 1) + size : bound.as_int();
     return std::clamp(index, low, high);
   };
   const int64_t first = resolve(start, is_forward ? low : high);
@@ -374,8 +374,8 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item, Budget&
   switch (container.kind()) {
     case Kind::kString:
       if (!item.is_string()) {
-        return EvaluationError({"'in <string>' requires string as left operand, not ",
-                                item.type_name()});
+        return EvaluationError(
+            {"'in <string>' requires string as left operand, not ", item.type_name()});
       }
       budget.Charge(static_cast<int64_t>(container.view().size() / 64));
       return container.view().find(item.view()) != std::string_view::npos;
@@ -472,8 +472,7 @@ absl::StatusOr<Value> Item(const Value& value, const Value& key, Budget& budget)
     }
     return NoElement(value);
   }
-  const bool is_indexed =
-      value.is_string() || value.is_list_or_tuple() || value.is(Kind::kRange);
+  const bool is_indexed = value.is_string() || value.is_list_or_tuple() || value.is(Kind::kRange);
   if (!is_indexed || !key.is_integer()) return NoElement(value);
   VITRINE_ASSIGN_OR_RETURN(const int64_t size, Length(value));
   const int64_t index = key.as_int() < 0 ? key.as_int() + size : key.as_int();

@@ -70,8 +70,8 @@ class StatementParser {
     }
     --depth_;
     if (ends.empty()) return block;
-    return SyntaxError(stream_.line(), {"unexpected end of the template, expected '", ends.back(),
-                                        "'"});
+    return SyntaxError(stream_.line(),
+                       {"unexpected end of the template, expected '", ends.back(), "'"});
   }
 
   // The body behind the tag that is being read: up to `end`, whose name is read too.

@@ -170,8 +170,7 @@ class JsonPrinter {
       case Value::Kind::kDict:
         return PrintDict(value.dict());
       default:
-        return EvaluationError(
-            {"Object of type ", value.type_name(), " is not JSON serializable"});
+        return EvaluationError({"Object of type ", value.type_name(), " is not JSON serializable"});
     }
   }
 
@@ -221,8 +220,8 @@ class JsonPrinter {
   absl::Status BreakLine() {
     if (!has_lines()) return absl::OkStatus();
     out_ += '\n';
-    const size_t width = style_.indent_text.empty() ? static_cast<size_t>(style_.indent)
-                                                    : style_.indent_text.size();
+    const size_t width =
+        style_.indent_text.empty() ? static_cast<size_t>(style_.indent) : style_.indent_text.size();
     VITRINE_RETURN_IF_ERROR(budget_.Allocate(width * static_cast<size_t>(depth_) + 1));
     for (int i = 0; i < depth_; ++i) {
       out_ += style_.indent_text.empty() ? std::string(width, ' ') : style_.indent_text;
@@ -260,8 +259,8 @@ class JsonPrinter {
       case Value::Kind::kNone:
         return std::string("null");
       default:
-        return EvaluationError({"keys must be str, int, float, bool or None, not ",
-                                key.type_name()});
+        return EvaluationError(
+            {"keys must be str, int, float, bool or None, not ", key.type_name()});
     }
   }
 
@@ -275,9 +274,8 @@ class JsonPrinter {
       std::vector<Value> keys;
       for (const auto& [key, value] : entries) keys.push_back(key);
       VITRINE_RETURN_IF_ERROR(CheckSortable(keys, budget_));
-      std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-        return SortsBefore(a.first, b.first);
-      });
+      std::stable_sort(entries.begin(), entries.end(),
+                       [](const auto& a, const auto& b) { return SortsBefore(a.first, b.first); });
     }
     out_ += '{';
     ++depth_;
@@ -329,7 +327,8 @@ std::string FloatText(double value) {
     const std::string power = std::to_string(std::abs(exponent));
     return out + (power.size() < 2 ? "0" : "") + power;
   }
-  if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (count <= exponent + 1) {
     return out + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
   }

@@ -20,7 +20,7 @@ absl::StatusOr<std::string> Repr(const Value& value, Budget& budget);
 
 struct JsonStyle {
   bool ensure_ascii = false;
-  int indent = -1;  // Below 0: one line.
+  int indent = -1;          // Below 0: one line.
   std::string indent_text;  // Instead of `indent` spaces; for json.dumps(indent="\t").
   std::string item_separator = ", ";
   std::string key_separator = ": ";

@@ -34,10 +34,10 @@ Result DottedAttribute(Interpreter& interpreter, Value value, const Value& attri
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool is_index = error == std::errc() && end == part.data() + part.size() && index >= 0;
     VITRINE_ASSIGN_OR_RETURN(
-        value, interpreter.Subscript(
-                   value, is_index ? Value::Int(index)
-                                   : Value::String(Text(std::string(part),
-                                                        attribute.text().source()))));
+        value,
+        interpreter.Subscript(
+            value, is_index ? Value::Int(index)
+                            : Value::String(Text(std::string(part), attribute.text().source()))));
     if (value.is_undefined() && !absent.is_missing()) return absent;
     if (part.size() == rest.size()) return value;
     rest.remove_prefix(part.size() + 1);
@@ -46,9 +46,8 @@ Result DottedAttribute(Interpreter& interpreter, Value value, const Value& attri
 
 // What sort, unique, groupby, min and max compare: an attribute, without case unless asked for.
 absl::StatusOr<std::vector<Value>> SortKeys(Interpreter& interpreter,
-                                            const std::vector<Value>& items,
-                                            const Value& attribute, bool case_sensitive,
-                                            const Value& absent = Value()) {
+                                            const std::vector<Value>& items, const Value& attribute,
+                                            bool case_sensitive, const Value& absent = Value()) {
   std::vector<Value> keys;
   for (const Value& item : items) {
     Value key = item;
@@ -200,9 +199,8 @@ Result GroupBy(Interpreter& interpreter, const Value& self, const Arguments& arg
   VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> bound,
                            Bind(arguments, {"attribute", "default", "case_sensitive"}, 1));
   VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> items, Elements(self, interpreter.budget()));
-  VITRINE_ASSIGN_OR_RETURN(
-      const std::vector<Value> keys,
-      SortKeys(interpreter, items, bound[0], TruthOf(bound[2]), bound[1]));
+  VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> keys,
+                           SortKeys(interpreter, items, bound[0], TruthOf(bound[2]), bound[1]));
   VITRINE_ASSIGN_OR_RETURN(const std::vector<size_t> order,
                            SortedOrder(keys, false, interpreter.budget()));
   std::vector<Value> groups;
@@ -213,8 +211,8 @@ Result GroupBy(Interpreter& interpreter, const Value& self, const Arguments& arg
       members.push_back(items[order[i]]);
     }
     // Without case the first member's spelling names the group.
-    VITRINE_ASSIGN_OR_RETURN(
-        Value key, DottedAttribute(interpreter, items[first], bound[0], bound[1]));
+    VITRINE_ASSIGN_OR_RETURN(Value key,
+                             DottedAttribute(interpreter, items[first], bound[0], bound[1]));
     VITRINE_ASSIGN_OR_RETURN(Value list, MakeList(std::move(members), interpreter.budget()));
     groups.push_back(Value::Group(std::move(key), std::move(list)));
     // NaN equals nothing, not even itself.
@@ -251,8 +249,8 @@ Result Sum(Interpreter& interpreter, const Value& self, const Arguments& argumen
     if (!bound[0].is_missing() && !bound[0].is_none()) {
       VITRINE_ASSIGN_OR_RETURN(summand, DottedAttribute(interpreter, item, bound[0], Value()));
     }
-    VITRINE_ASSIGN_OR_RETURN(
-        total, Arithmetic(Operator::kAdd, total, summand, interpreter.budget()));
+    VITRINE_ASSIGN_OR_RETURN(total,
+                             Arithmetic(Operator::kAdd, total, summand, interpreter.budget()));
   }
   return total;
 }
@@ -322,6 +320,7 @@ Result AttributeFilter(Interpreter& interpreter, const Value& self, const Argume
 }
 
 Result Map(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  if (!Truth(self)) return Value::Iterator({});  // None as well, unlike in a loop.
   VITRINE_ASSIGN_OR_RETURN(std::vector<Value> items, Elements(self, interpreter.budget()));
   if (arguments.positional.empty()) {
     VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> bound,
@@ -347,6 +346,7 @@ Result Map(Interpreter& interpreter, const Value& self, const Arguments& argumen
 // select and its kin: [attribute,] [test, arguments of the test].
 template <bool keeps, bool takes_attribute>
 Result Select(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  if (!Truth(self)) return Value::Iterator({});
   VITRINE_ASSIGN_OR_RETURN(std::vector<Value> items, Elements(self, interpreter.budget()));
   Arguments rest = arguments;
   Value attribute;

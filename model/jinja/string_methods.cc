@@ -44,7 +44,8 @@ bool IsLetterOrNumber(uint32_t code) { return IsLetter(code) || IsNumeric(code);
 // str.isdigit also takes superscripts and circled digits; those are all numeric and none a letter.
 bool IsDigit(uint32_t code) {
   return IsDecimal(code) || code == 0xb2 || code == 0xb3 || code == 0xb9 ||
-         (code >= 0x2070 && code <= 0x2089 && IsNumeric(code)) || (code >= 0x2460 && code <= 0x2468);
+         (code >= 0x2070 && code <= 0x2089 && IsNumeric(code)) ||
+         (code >= 0x2460 && code <= 0x2468);
 }
 
 Result IsAsciiMethod(Interpreter& /*interpreter*/, const Value& self, const Arguments& /*args*/) {
@@ -248,8 +249,7 @@ Result StartsOrEndsWith(Interpreter& interpreter, const Value& self, const Argum
   Value text = self;
   if (!bound[1].is_missing()) {
     const Value end = bound[2].is_missing() ? Value::None() : bound[2];
-    VITRINE_ASSIGN_OR_RETURN(text,
-                             Slice(self, bound[1], end, Value::None(), interpreter.budget()));
+    VITRINE_ASSIGN_OR_RETURN(text, Slice(self, bound[1], end, Value::None(), interpreter.budget()));
   }
   for (const Value& candidate : candidates) {
     VITRINE_RETURN_IF_ERROR(NeedsString(candidate));
@@ -302,15 +302,13 @@ absl::StatusOr<int64_t> FindText(Interpreter& interpreter, const Value& self,
 
 template <bool from_right>
 Result Find(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  VITRINE_ASSIGN_OR_RETURN(const int64_t index,
-                           FindText<from_right>(interpreter, self, arguments));
+  VITRINE_ASSIGN_OR_RETURN(const int64_t index, FindText<from_right>(interpreter, self, arguments));
   return Value::Int(index);
 }
 
 template <bool from_right>
 Result Index(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  VITRINE_ASSIGN_OR_RETURN(const int64_t index,
-                           FindText<from_right>(interpreter, self, arguments));
+  VITRINE_ASSIGN_OR_RETURN(const int64_t index, FindText<from_right>(interpreter, self, arguments));
   if (index < 0) return EvaluationError({"substring not found"});
   return Value::Int(index);
 }
@@ -361,9 +359,8 @@ Result ZeroFill(Interpreter& interpreter, const Value& self, const Arguments& ar
   const bool has_sign = self.view().starts_with('-') || self.view().starts_with('+');
   const size_t sign = has_sign ? 1 : 0;
   const Text digits = self.text().Substr(sign, self.view().size());
-  VITRINE_ASSIGN_OR_RETURN(
-      const Value padded,
-      PadText(digits, width - static_cast<int64_t>(sign), '>', "0", interpreter));
+  VITRINE_ASSIGN_OR_RETURN(const Value padded, PadText(digits, width - static_cast<int64_t>(sign),
+                                                       '>', "0", interpreter));
   Text text = self.text().Substr(0, sign);
   text.Append(padded.text());
   return Value::String(std::move(text));

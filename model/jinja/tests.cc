@@ -89,7 +89,9 @@ Result IsUpperTest(Interpreter& interpreter, const Value& self, const Arguments&
 bool NamesFilter(const Value& value) {
   return value.is_string() && FindFilter(value.view()) != nullptr;
 }
-bool NamesTest(const Value& value) { return value.is_string() && FindTest(value.view()) != nullptr; }
+bool NamesTest(const Value& value) {
+  return value.is_string() && FindTest(value.view()) != nullptr;
+}
 
 }  // namespace
 

@@ -184,9 +184,8 @@ Result Format(Interpreter& interpreter, const Value& self, const Arguments& argu
 }
 
 Result ToJson(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  VITRINE_ASSIGN_OR_RETURN(
-      const std::vector<Value> bound,
-      Bind(arguments, {"ensure_ascii", "indent", "separators", "sort_keys"}));
+  VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> bound,
+                           Bind(arguments, {"ensure_ascii", "indent", "separators", "sort_keys"}));
   JsonStyle style;
   style.ensure_ascii = Truth(bound[0]);
   if (bound[1].is_string()) {
@@ -317,9 +316,9 @@ Result ToFloat(Interpreter& /*interpreter*/, const Value& self, const Arguments&
 Result Abs(Interpreter& /*interpreter*/, const Value& self, const Arguments& arguments) {
   VITRINE_RETURN_IF_ERROR(Bind(arguments, {}).status());
   if (self.is_number() && self.as_double() >= 0 && !self.is(Value::Kind::kBool)) return self;
-  return Sign(self.is(Value::Kind::kBool) && self.as_bool() ? Operator::kPositive
-                                                            : Operator::kNegative,
-              self);
+  return Sign(
+      self.is(Value::Kind::kBool) && self.as_bool() ? Operator::kPositive : Operator::kNegative,
+      self);
 }
 
 // Half to even on the decimal digits, as Python's round does.

@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kIndexedEntries = 16;
 
 bool IsAscii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
 
 int DepthAround(const std::vector<Value>& items) {
