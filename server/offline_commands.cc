@@ -18,6 +18,7 @@
 #include "server/clock.h"
 #include "server/delivery.h"
 #include "server/engine.h"
+#include "server/render_chat_command.h"
 #include "server/serve_command.h"
 #include "server/token_sink.h"
 
@@ -94,6 +95,7 @@ absl::Status Run(const ServerOptions& options) {
   if (options.command == "tokenize") return Tokenize(path, options.parse_special);
   if (options.command == "check-model") return CheckModel(path, options);
   if (options.command == "bench-model") return BenchModel(options);
+  if (options.command == "render-chat") return RenderChatCommand(path, options.now);
   return Inspect(path);
 }
 

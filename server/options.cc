@@ -53,6 +53,7 @@ ABSL_FLAG(bool, reflection, false, "offer the reflection service");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
 ABSL_FLAG(bool, json, false, "bench-model, attention-lab: one JSON object instead of tables");
+ABSL_FLAG(std::string, now, "", "render-chat: what strftime_now prints, 2025-03-14T15:09:26");
 // Known to the protocol, not to this version: refused when set.
 ABSL_FLAG(std::string, metrics_listen, "", "not supported yet");
 ABSL_FLAG(std::string, auth_tokens_file, "", "not supported yet");
@@ -65,12 +66,12 @@ constexpr char kUsage[] =
     "vitrine-server inspect-model FILE           what a model file holds\n"
     "vitrine-server check-model FILE [flags]     load everything, generate two tokens\n"
     "vitrine-server tokenize FILE                text on stdin, ids on stdout\n"
+    "vitrine-server render-chat FILE|TEMPLATE    messages as JSON on stdin, the prompt on stdout\n"
     "vitrine-server bench-model FILE [flags]     tokens per second beside the machine's limits\n"
     "vitrine-server attention-lab [EXAMPLE]      attention step by step, without a model";
 
-constexpr std::array<const char*, 4> kCommands = {"inspect-model", "check-model", "tokenize",
-                                                  "bench-model"};
-constexpr std::array<const char*, 1> kLaterCommands = {"render-chat"};
+constexpr std::array<const char*, 5> kCommands = {"inspect-model", "check-model", "tokenize",
+                                                  "render-chat", "bench-model"};
 
 absl::Status FlagError(absl::string_view flag, absl::string_view rule) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " ", rule));
@@ -228,6 +229,7 @@ absl::Status ReadCommand(const std::vector<char*>& positional, ServerOptions& op
   }
   options.parse_special = absl::GetFlag(FLAGS_parse_special);
   options.json = absl::GetFlag(FLAGS_json);
+  options.now = absl::GetFlag(FLAGS_now);
   if (positional.size() < 2) {
     if (options.model.empty()) return FlagError("model", "must name a model file; see --help");
     return absl::OkStatus();
@@ -237,11 +239,6 @@ absl::Status ReadCommand(const std::vector<char*>& positional, ServerOptions& op
   if (is_lab) {
     if (options.arguments.size() <= 1) return absl::OkStatus();
     return absl::InvalidArgumentError("attention-lab takes one argument, an example, or none");
-  }
-  for (const char* later : kLaterCommands) {
-    if (options.command == later) {
-      return absl::InvalidArgumentError(absl::StrCat(later, " is not supported yet"));
-    }
   }
   for (const char* known : kCommands) {
     if (options.command != known) continue;

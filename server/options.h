@@ -72,6 +72,7 @@ struct ServerOptions {
 
   bool parse_special = false;  // Command tokenize.
   bool json = false;           // Command bench-model.
+  std::string now;             // Command render-chat.
 };
 
 // Parses and checks the command line. INVALID_ARGUMENT names the flag and the rule. Unknown flags
