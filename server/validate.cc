@@ -120,8 +120,11 @@ absl::StatusOr<SamplingParams> ValidateSampling(const v1::SamplingOptions& sampl
                                                 const ServedModel& model) {
   VITRINE_RETURN_IF_ERROR(CheckUnsupportedSampling(sampling));
   SamplingParams params;
-  params.temperature =
-      sampling.has_temperature() ? sampling.temperature() : model.default_temperature;
+  params.top_k = std::min(model.sampling.top_k.value_or(0), model.vocabulary);
+  params.top_p = model.sampling.top_p.value_or(1.0f);
+  params.min_p = model.sampling.min_p.value_or(0.0f);
+  params.temperature = sampling.has_temperature() ? sampling.temperature()
+                                                  : model.sampling.temperature.value_or(1.0f);
   VITRINE_RETURN_IF_ERROR(CheckFloat("sampling.temperature", params.temperature, {0, 100}));
   if (sampling.has_top_k()) {
     if (sampling.top_k() < -1) {
