@@ -192,7 +192,9 @@ absl::StatusOr<Weights> LoadWeights(const ModelConfig& config, const ModelTensor
     LayerWeights& layer = weights.layers.emplace_back();
     VITRINE_RETURN_IF_ERROR(LoadAttention(layer_tensors, loader, layer));
     VITRINE_RETURN_IF_ERROR(LoadMlp(layer_tensors, loader, layer));
-    if (options.progress) options.progress(static_cast<int>(weights.layers.size()));
+    if (options.progress) {
+      options.progress(static_cast<int>(weights.layers.size()), config.num_layers);
+    }
   }
   VITRINE_RETURN_IF_ERROR(LoadEnds(tensors, loader, weights));
   return weights;

@@ -48,8 +48,8 @@ struct Weights {
 struct WeightOptions {
   // What all matrices become, whatever the file holds; none: they stay what they are.
   std::optional<DType> dtype = {};
-  // Called with the number of layers that are loaded, after each of them.
-  std::function<void(int)> progress = {};
+  // Called after each layer with the number of layers that are loaded, and of all.
+  std::function<void(int, int)> progress = {};
 };
 
 // Packs all tensors through `backend`, in the order of use, so that a forward pass walks memory

@@ -59,6 +59,12 @@ ServedModel Describe(const LoadedModel& model, const Backend& backend) {
   return served;
 }
 
+// One line that grows: converting weights takes as long as a person begins to wonder.
+void PrintProgress(int layers, int all_layers) {
+  std::fprintf(stderr, "\rconverting weights: layer %d of %d%s", layers, all_layers,
+               layers == all_layers ? "\n" : "");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::string& path,
@@ -69,7 +75,9 @@ absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::st
   VITRINE_ASSIGN_OR_RETURN(
       loaded->backend,
       CreateBackend(options.backend, {.numerics = options.numerics, .threads = options.threads}));
-  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(*files, *loaded->backend, options.load));
+  LoadOptions load = options.load;
+  if (load.weights.dtype) load.weights.progress = PrintProgress;
+  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(*files, *loaded->backend, load));
   loaded->served = Describe(loaded->model, *loaded->backend);
   return loaded;
 }
