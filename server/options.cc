@@ -128,6 +128,25 @@ absl::Status CheckListen(const std::string& listen, bool is_protected) {
   return absl::OkStatus();
 }
 
+// The type that --weights names; none: "file".
+absl::StatusOr<std::optional<DType>> ReadWeightType() {
+  struct Name {
+    std::string_view name;
+    DType dtype;
+  };
+  constexpr Name kNames[] = {{"f32", DType::kF32},
+                             {"bf16", DType::kBF16},
+                             {"q8_0", DType::kQ8_0},
+                             {"q4_0", DType::kQ4_0},
+                             {"q4_1", DType::kQ4_1}};
+  const std::string given = absl::GetFlag(FLAGS_weights);
+  if (given == "file") return std::nullopt;
+  for (const Name& known : kNames) {
+    if (known.name == given) return known.dtype;
+  }
+  return FlagError("weights", "must be file, f32, bf16, q8_0, q4_0 or q4_1");
+}
+
 absl::Status ReadModelFlags(ServerOptions& options) {
   options.model = absl::GetFlag(FLAGS_model);
   options.backend = absl::GetFlag(FLAGS_backend);
@@ -155,25 +174,6 @@ absl::Status ReadModelFlags(ServerOptions& options) {
   options.load.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes);
   VITRINE_RETURN_IF_ERROR(CheckRange("context_length", options.load.context_length, 0, 1 << 24));
   return CheckRange("kv_cache_bytes", options.load.kv_cache_bytes, 0, int64_t{1} << 44);
-}
-
-// The type that --weights names; none: "file".
-absl::StatusOr<std::optional<DType>> ReadWeightType() {
-  struct Name {
-    std::string_view name;
-    DType dtype;
-  };
-  constexpr Name kNames[] = {{"f32", DType::kF32},
-                             {"bf16", DType::kBF16},
-                             {"q8_0", DType::kQ8_0},
-                             {"q4_0", DType::kQ4_0},
-                             {"q4_1", DType::kQ4_1}};
-  const std::string given = absl::GetFlag(FLAGS_weights);
-  if (given == "file") return std::nullopt;
-  for (const Name& known : kNames) {
-    if (known.name == given) return known.dtype;
-  }
-  return FlagError("weights", "must be file, f32, bf16, q8_0, q4_0 or q4_1");
 }
 
 absl::Status ReadLimits(ServerOptions& options) {

@@ -191,54 +191,52 @@ std::vector<Broken> BrokenSizes() {
 }
 
 std::vector<Broken> BrokenRules() {
-  return {{"rope 16", [](auto& b) { SetLlama(b, "rope.dimension_count", 16); },
-           "is 16, expected 2 to 8"},
-          {"rope 7", [](auto& b) { SetLlama(b, "rope.dimension_count", 7); },
-           "expected an even number"},
-          {"base 0", [](auto& b) { b.SetFloat("llama.rope.freq_base", 0.0f); }, "is 0, expected"},
-          {"base 0.5", [](auto& b) { b.SetFloat("llama.rope.freq_base", 0.5f); }, "at least 1"},
-          {"base infinite", [](auto& b) { b.SetFloat("llama.rope.freq_base", kInfinity); },
-           "is inf"},
-          {"base too large",
-           [](auto& b) { b.Set("llama.rope.freq_base", GgufType::kFloat64, Encode(1e300)); },
-           "is 1e+300, expected a finite"},
-          {"epsilon NaN", [](auto& b) { b.SetFloat(kEpsilon, kNan); }, "is nan"},
-          {"epsilon negative", [](auto& b) { b.SetFloat(kEpsilon, -1.0f); }, "is -1"},
-          {"epsilon underflows",
-           [](auto& b) { b.Set(kEpsilon, GgufType::kFloat64, Encode(1e-300)); }, "above 0"},
-          {"epsilon string", [](auto& b) { b.SetString(kEpsilon, "1e-5"); }, "is a string"},
-          {"no epsilon", [](auto& b) { b.Drop(kEpsilon); }, "is missing"},
-          {"scaling type", [](auto& b) { b.SetString("llama.rope.scaling.type", "weird"); },
-           R"(key "llama.rope.scaling.type" is "weird")", kUnimplemented},
-          {"longrope", [](auto& b) { b.SetString("llama.rope.scaling.type", "longrope"); },
-           R"(tensor "rope_factors_short.weight" is missing)"},
-          {"yarn", [](auto& b) { b.SetString("llama.rope.scaling.type", "yarn"); },
-           R"(key "llama.rope.scaling.factor" is missing)"},
-          kUnimplemented},
-         {"scaling factor 0",
-          [](auto& b) {
-            b.SetString("llama.rope.scaling.type", "linear")
-                .SetFloat("llama.rope.scaling.factor", 0.0f);
-          },
-          "rope.scaling.factor\" is 0"},
-         {"none with factor",
-          [](auto& b) {
-            b.SetString("llama.rope.scaling.type", "none")
-                .SetFloat("llama.rope.scaling.factor", 2.0f);
-          },
-          R"(is "none", but the scaling factor is 2)"},
-         {"vocabulary", [](auto& b) { SetLlama(b, "vocab_size", 7); },
-          R"(is 7, but "token_embd.weight" has 8 rows)"},
-         {"experts", [](auto& b) { SetLlama(b, "expert_count", 8); },
-          R"(key "llama.expert_count" asks for a feature that is not supported)", kUnimplemented},
-         {"window", [](auto& b) { SetLlama(b, "attention.sliding_window", 4096); },
-          "llama.attention.sliding_window", kUnimplemented},
-         {"soft cap", [](auto& b) { b.SetFloat("llama.final_logit_softcapping", 30.0f); },
-          "llama.final_logit_softcapping", kUnimplemented},
-         {"factors NaN", [](auto& b) { b.AddFloats("rope_freqs.weight", {4}, kNan); }, "holds nan"},
-         {"factors of another size", [](auto& b) { b.AddFloats("rope_freqs.weight", {8}, 1.0f); },
-          R"(tensor "rope_freqs.weight" is not F32 of shape [4])"},
-};
+  return {
+      {"rope 16", [](auto& b) { SetLlama(b, "rope.dimension_count", 16); },
+       "is 16, expected 2 to 8"},
+      {"rope 7", [](auto& b) { SetLlama(b, "rope.dimension_count", 7); },
+       "expected an even number"},
+      {"base 0", [](auto& b) { b.SetFloat("llama.rope.freq_base", 0.0f); }, "is 0, expected"},
+      {"base 0.5", [](auto& b) { b.SetFloat("llama.rope.freq_base", 0.5f); }, "at least 1"},
+      {"base infinite", [](auto& b) { b.SetFloat("llama.rope.freq_base", kInfinity); }, "is inf"},
+      {"base too large",
+       [](auto& b) { b.Set("llama.rope.freq_base", GgufType::kFloat64, Encode(1e300)); },
+       "is 1e+300, expected a finite"},
+      {"epsilon NaN", [](auto& b) { b.SetFloat(kEpsilon, kNan); }, "is nan"},
+      {"epsilon negative", [](auto& b) { b.SetFloat(kEpsilon, -1.0f); }, "is -1"},
+      {"epsilon underflows", [](auto& b) { b.Set(kEpsilon, GgufType::kFloat64, Encode(1e-300)); },
+       "above 0"},
+      {"epsilon string", [](auto& b) { b.SetString(kEpsilon, "1e-5"); }, "is a string"},
+      {"no epsilon", [](auto& b) { b.Drop(kEpsilon); }, "is missing"},
+      {"scaling type", [](auto& b) { b.SetString("llama.rope.scaling.type", "weird"); },
+       R"(key "llama.rope.scaling.type" is "weird")", kUnimplemented},
+      {"longrope", [](auto& b) { b.SetString("llama.rope.scaling.type", "longrope"); },
+       R"(tensor "rope_factors_short.weight" is missing)"},
+      {"yarn", [](auto& b) { b.SetString("llama.rope.scaling.type", "yarn"); },
+       R"(key "llama.rope.scaling.factor" is missing)"},
+      {"scaling factor 0",
+       [](auto& b) {
+         b.SetString("llama.rope.scaling.type", "linear")
+             .SetFloat("llama.rope.scaling.factor", 0.0f);
+       },
+       "rope.scaling.factor\" is 0"},
+      {"none with factor",
+       [](auto& b) {
+         b.SetString("llama.rope.scaling.type", "none").SetFloat("llama.rope.scaling.factor", 2.0f);
+       },
+       R"(is "none", but the scaling factor is 2)"},
+      {"vocabulary", [](auto& b) { SetLlama(b, "vocab_size", 7); },
+       R"(is 7, but "token_embd.weight" has 8 rows)"},
+      {"experts", [](auto& b) { SetLlama(b, "expert_count", 8); },
+       R"(key "llama.expert_count" asks for a feature that is not supported)", kUnimplemented},
+      {"window", [](auto& b) { SetLlama(b, "attention.sliding_window", 4096); },
+       "llama.attention.sliding_window", kUnimplemented},
+      {"soft cap", [](auto& b) { b.SetFloat("llama.final_logit_softcapping", 30.0f); },
+       "llama.final_logit_softcapping", kUnimplemented},
+      {"factors NaN", [](auto& b) { b.AddFloats("rope_freqs.weight", {4}, kNan); }, "holds nan"},
+      {"factors of another size", [](auto& b) { b.AddFloats("rope_freqs.weight", {8}, 1.0f); },
+       R"(tensor "rope_freqs.weight" is not F32 of shape [4])"},
+  };
 }
 
 void ExpectRefused(const std::vector<Broken>& cases) {
