@@ -24,6 +24,11 @@ struct TensorView {
 
   int64_t rows() const { return shape.size() > 1 ? shape.front() : 1; }
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
+  int64_t elements() const {
+    int64_t product = 1;
+    for (const int64_t extent : shape) product *= extent;
+    return product;
+  }
 };
 
 class Checkpoint {

@@ -69,12 +69,21 @@ struct ModelConfig {
   float rope_attention_factor = 1.0f;          // Multiplies cosines and sines (YaRN).
   std::vector<double> local_rope_frequencies;  // [rotary_dim / 2], or empty
 
+  // LongRoPE: beyond this many positions, all of them turn by long_rope_frequencies instead. 0:
+  // one set of frequencies serves the whole context.
+  int short_context_length = 0;
+  std::vector<double> long_rope_frequencies;  // [rotary_dim / 2], or empty
+
   NormKind norm_kind = NormKind::kRms;
+  bool norm_has_weight = true;      // False: norms in front of blocks only normalise (OLMo).
+  float norm_weight_offset = 0.0f;  // What is added to the weights of norms: 1 for Gemma.
   NormPlacement norm_placement = NormPlacement::kInput;
   // x + attention(norm(x)) + mlp(norm'(x)): GPT-NeoX. Where a layer has no mlp_norm, norm' is norm.
   bool is_parallel = false;
   QkNorm qk_norm = QkNorm::kNone;
   PositionBias position_bias = PositionBias::kNone;
+  float alibi_max_bias = 8.0f;  // The flattest slope is 2^-alibi_max_bias.
+  float alibi_scale = 1.0f;     // Of all slopes: Falcon scales them with the scores.
   float embedding_scale = 1.0f;
   float residual_scale = 1.0f;  // Of what a block adds (Granite).
   float logit_scale = 1.0f;

@@ -101,7 +101,6 @@ class GgufParser {
   absl::Status Parse() {
     VITRINE_RETURN_IF_ERROR(ParseHeader());
     for (uint64_t i = 0; i < num_keys_; ++i) VITRINE_RETURN_IF_ERROR(ParseKey(i));
-    VITRINE_RETURN_IF_ERROR(CheckSplit());
     VITRINE_RETURN_IF_ERROR(ReadAlignment());
     for (uint64_t i = 0; i < num_tensors_; ++i) VITRINE_RETURN_IF_ERROR(ParseTensor(i));
     return PlaceTensors();
@@ -161,7 +160,6 @@ class GgufParser {
   absl::Status ReadArray(std::string_view what, GgufArray& array);
   template <class Stored, class Value>
   absl::Status ReadScalar(std::string_view what, GgufValue& value);
-  absl::Status CheckSplit() const;
   absl::Status ReadAlignment();
   absl::Status ParseTensor(uint64_t index);
   absl::Status ReadShape(std::string_view what, TensorView& tensor);
@@ -299,14 +297,6 @@ absl::Status GgufParser::ReadArray(std::string_view what, GgufArray& array) {
     if (!is_valid) return Error(what, "has a bool that is neither 0 nor 1");
   }
   return absl::OkStatus();
-}
-
-absl::Status GgufParser::CheckSplit() const {
-  if (!file_.Has("split.count")) return absl::OkStatus();
-  VITRINE_ASSIGN_OR_RETURN(const uint64_t count, file_.Uint("split.count"));
-  if (count <= 1) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(file_.label_, ": split.count is ", count,
-                                               ", but models in several files are not supported"));
 }
 
 absl::Status GgufParser::ReadAlignment() {

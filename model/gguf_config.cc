@@ -62,6 +62,13 @@ absl::StatusOr<double> GgufConfigReader::PositiveFloat(std::string_view key, dou
   return PositiveFloat(key);
 }
 
+absl::StatusOr<bool> GgufConfigReader::Bool(std::string_view key, bool fallback) {
+  if (!Has(key)) return fallback;
+  const std::string whole_key = Key(key);
+  read_.insert(whole_key);
+  return file_.Bool(whole_key);
+}
+
 absl::StatusOr<std::string_view> GgufConfigReader::String(std::string_view key,
                                                           std::string_view fallback) {
   if (!Has(key)) return fallback;

@@ -16,10 +16,11 @@ namespace vitrine {
 // All errors name the file and the whole key.
 class GgufConfigReader {
  public:
-  GgufConfigReader(const GgufFile& file, std::string architecture)
-      : file_(file), architecture_(std::move(architecture)) {}
+  // `tensors` are those of `file`, or of all parts of which it is the first.
+  GgufConfigReader(const GgufFile& file, const Checkpoint& tensors, std::string architecture)
+      : file_(file), tensors_(tensors), architecture_(std::move(architecture)) {}
 
-  const GgufFile& file() const { return file_; }
+  const Checkpoint& tensors() const { return tensors_; }
   const std::string& architecture() const { return architecture_; }
   bool Has(std::string_view key) const { return file_.Has(Key(key)); }
 
@@ -32,6 +33,7 @@ class GgufConfigReader {
   absl::StatusOr<double> PositiveFloat(std::string_view key);
   absl::StatusOr<double> PositiveFloat(std::string_view key, double fallback);
 
+  absl::StatusOr<bool> Bool(std::string_view key, bool fallback);
   absl::StatusOr<std::string_view> String(std::string_view key, std::string_view fallback);
 
   // Marks a key that only informs: whatever it says changes no result.
@@ -49,6 +51,7 @@ class GgufConfigReader {
   std::string Key(std::string_view key) const { return architecture_ + "." + std::string(key); }
 
   const GgufFile& file_;
+  const Checkpoint& tensors_;
   std::string architecture_;
   std::set<std::string, std::less<>> read_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,10 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "kernels/dtype.h"
 #include "model/config.h"
-#include "model/families.h"
-#include "model/gguf.h"
+#include "model/loader.h"
+#include "model/model_files.h"
 #include "model/quote.h"
 #include "model/status.h"
 #include "model/tensor_map.h"
@@ -37,27 +39,65 @@ class Report {
 
 std::string Megabytes(double bytes) { return absl::StrFormat("%.1f MB", bytes / 1e6); }
 
-void AddTensors(const GgufFile& file, Report& report) {
-  struct Share {
-    int tensors = 0;
-    size_t bytes = 0;
-  };
-  std::map<DType, Share> shares;
-  size_t total_bytes = 0;
-  for (const TensorView& tensor : file.tensors()) {
-    ++shares[tensor.dtype].tensors;
-    shares[tensor.dtype].bytes += tensor.bytes;
-    total_bytes += tensor.bytes;
-  }
-  report.Add("tensors", absl::StrCat(file.tensors().size(), ", ",
-                                     Megabytes(static_cast<double>(total_bytes))));
-  std::vector<std::pair<DType, Share>> sorted(shares.begin(), shares.end());
-  std::ranges::stable_sort(sorted, std::ranges::greater(),
-                           [](const auto& entry) { return entry.second.bytes; });
-  for (const auto& [dtype, share] : sorted) {
-    report.Add("", absl::StrFormat("%-7s %5d tensors, %s", std::string(TraitsOf(dtype).name),
+void AddShares(const Checkpoint& weights, Report& report) {
+  const std::vector<WeightShare> shares = ShareOfTypes(weights, std::nullopt);
+  size_t bytes = 0;
+  int64_t parameters = 0;
+  for (const WeightShare& share : shares) bytes += share.bytes;
+  for (const TensorView& tensor : weights.tensors()) parameters += tensor.elements();
+  report.Add("parameters", absl::StrFormat("%.1f million", static_cast<double>(parameters) / 1e6));
+  report.Add("tensors",
+             absl::StrCat(weights.tensors().size(), ", ", Megabytes(static_cast<double>(bytes))));
+  for (const WeightShare& share : shares) {
+    report.Add("", absl::StrFormat("%-7s %5d tensors, %s", std::string(TraitsOf(share.dtype).name),
                                    share.tensors, Megabytes(static_cast<double>(share.bytes))));
   }
+}
+
+// The name with the number of its layer as "*": layers have the same tensors.
+std::string NameOfAllLayers(const std::string& name) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t begin = name.find('.'); begin != std::string::npos; begin = name.find('.', begin)) {
+    size_t end = ++begin;
+    while (end < name.size() && is_digit(name[end])) ++end;
+    if (end > begin && end < name.size() && name[end] == '.') {
+      return absl::StrCat(name.substr(0, begin), "*", name.substr(end));
+    }
+  }
+  return name;
+}
+
+// One line per kind of tensor and type; quantised files mix types over the layers.
+void AddTensors(const Checkpoint& weights, Report& report) {
+  struct Kind {
+    std::string text;
+    int tensors = 0;
+  };
+  std::vector<Kind> kinds;
+  std::map<std::string, size_t> index;
+  for (const TensorView& tensor : weights.tensors()) {
+    std::string text =
+        absl::StrFormat("%-7s [%s] %s", std::string(TraitsOf(tensor.dtype).name),
+                        absl::StrJoin(tensor.shape, ", "), Quote(NameOfAllLayers(tensor.name)));
+    const auto [entry, is_new] = index.emplace(text, kinds.size());
+    if (is_new) kinds.push_back({.text = std::move(text)});
+    ++kinds[entry->second].tensors;
+  }
+  for (const Kind& kind : kinds) {
+    const std::string count = kind.tensors > 1 ? absl::StrCat(" x ", kind.tensors) : std::string();
+    report.Add("", kind.text + count);
+  }
+}
+
+std::string DescribePositions(const ModelConfig& config) {
+  if (config.position_bias == PositionBias::kLearned) return "a learned table";
+  if (config.position_bias == PositionBias::kAlibi) return "ALiBi slopes";
+  if (config.rotary_dim == 0) return "none";
+  std::string text = absl::StrCat("rotary, ", config.rotary_dim, " dimensions of a head");
+  const auto still =
+      std::ranges::count_if(config.layers, [](const LayerConfig& layer) { return !layer.rotates; });
+  if (still > 0) absl::StrAppend(&text, ", not in ", still, " layers");
+  return text;
 }
 
 void AddConfig(const ModelConfig& config, Report& report) {
@@ -65,28 +105,43 @@ void AddConfig(const ModelConfig& config, Report& report) {
   report.Add("width", absl::StrCat(config.d_model, ", feed-forward ", config.d_ff));
   report.Add("heads", absl::StrCat(config.num_heads, " of ", config.head_dim, " dimensions, ",
                                    config.num_kv_heads, " for keys and values"));
-  report.Add("positions", absl::StrCat("rotary, ", config.rotary_dim, " dimensions of a head"));
+  report.Add("positions", DescribePositions(config));
+  std::map<int, int> windows;
+  for (const LayerConfig& layer : config.layers) ++windows[layer.window];
+  for (const auto& [window, layers] : windows) {
+    if (window > 0) report.Add("window", absl::StrCat(window, " keys in ", layers, " layers"));
+  }
   report.Add("vocabulary", absl::StrCat(config.vocabulary, " rows"));
-  report.Add("context", absl::StrCat(config.context_length, " tokens"));
+  std::string context = absl::StrCat(config.context_length, " tokens");
+  if (config.short_context_length > 0) {
+    absl::StrAppend(&context, ", ", config.short_context_length, " unless more are asked for");
+  }
+  report.Add("context", context);
 }
 
-void AddKvCache(const ModelConfig& config, Report& report) {
+void AddMemory(const ModelConfig& config, const Checkpoint& weights, Report& report) {
   const double values_per_token = 2.0 * config.num_layers * config.num_kv_heads * config.head_dim;
   report.Add("kv cache",
              absl::StrCat("per 1000 tokens: ", Megabytes(values_per_token * 1000 * 2), " as bf16, ",
                           Megabytes(values_per_token * 1000 * 4), " as f32"));
+  double bytes = values_per_token * 2 * config.context_length;
+  for (const TensorView& tensor : weights.tensors()) bytes += static_cast<double>(tensor.bytes);
+  report.Add("memory", absl::StrCat("weights and one sequence of ", config.context_length,
+                                    " tokens: ", Megabytes(bytes)));
 }
 
-absl::Status AddTokenizer(const GgufFile& file, Report& report) {
-  VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, CreateTokenizer(file));
+absl::Status AddTokenizer(const ModelFiles& files, Report& report) {
+  VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, files.CreateTokenizer());
   report.Add("tokenizer", absl::StrCat(std::string(tokenizer->kind()), ", ",
                                        tokenizer->vocabulary(), " tokens"));
   return absl::OkStatus();
 }
 
-void AddChatTemplate(const GgufFile& file, Report& report) {
-  const absl::StatusOr<std::string_view> text = file.String("tokenizer.chat_template");
-  report.Add("chat template", text.ok() ? absl::StrCat("yes, ", text->size(), " bytes") : "none");
+absl::Status AddChatTemplate(const ModelFiles& files, Report& report) {
+  VITRINE_ASSIGN_OR_RETURN(const std::string text, files.ChatTemplate());
+  report.Add("chat template",
+             text.empty() ? std::string("none") : absl::StrCat("yes, ", text.size(), " bytes"));
+  return absl::OkStatus();
 }
 
 // Passes on what is broken, and puts what is not supported into the report.
@@ -101,27 +156,29 @@ absl::Status AddVerdict(const absl::Status& status, std::string_view what, Repor
 }  // namespace
 
 absl::StatusOr<std::string> InspectModel(const std::string& path) {
-  VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFiles> files, ModelFiles::Open(path));
+  VITRINE_ASSIGN_OR_RETURN(const Checkpoint* weights, files->Weights());
   Report report;
-  report.Add("file",
-             absl::StrCat(file->label(), ", ", Megabytes(static_cast<double>(file->bytes())),
-                          ", GGUF version ", file->version()));
-  const absl::StatusOr<std::string_view> architecture = file->String("general.architecture");
-  report.Add("architecture", architecture.ok() ? Quote(*architecture) : "none");
-  absl::StatusOr<ModelConfig> config = absl::UnimplementedError("no tensors: a vocabulary only");
-  if (!file->tensors().empty()) config = ReadConfig(*file);
-  if (config.ok()) {
-    report.Add("name", config->name);
-    AddConfig(*config, report);
+  report.Add("file", absl::StrCat(files->label(), ", ", files->format()));
+  const std::string architecture = files->architecture();
+  report.Add("architecture", architecture.empty() ? "none" : Quote(architecture));
+  absl::StatusOr<ModelDescription> model =
+      absl::UnimplementedError("no tensors: a vocabulary only");
+  if (!weights->tensors().empty()) model = files->Describe();
+  if (model.ok()) {
+    report.Add("name", model->config.name);
+    AddConfig(model->config, report);
   }
-  AddTensors(*file, report);
-  if (config.ok()) AddKvCache(*config, report);
-  VITRINE_RETURN_IF_ERROR(AddVerdict(config.status(), "model", report));
-  if (config.ok()) {
-    VITRINE_RETURN_IF_ERROR(MapTensors(*config, *file, kGgufTensorNames).status());
+  AddShares(*weights, report);
+  if (model.ok()) AddMemory(model->config, *weights, report);
+  VITRINE_RETURN_IF_ERROR(AddVerdict(model.status(), "model", report));
+  if (model.ok()) {
+    VITRINE_RETURN_IF_ERROR(MapTensors(model->config, *weights, model->names).status());
   }
-  VITRINE_RETURN_IF_ERROR(AddVerdict(AddTokenizer(*file, report), "tokenizer", report));
-  AddChatTemplate(*file, report);
+  VITRINE_RETURN_IF_ERROR(AddVerdict(AddTokenizer(*files, report), "tokenizer", report));
+  VITRINE_RETURN_IF_ERROR(AddVerdict(AddChatTemplate(*files, report), "chat template", report));
+  report.Add("by tensor", "type, shape, name");
+  AddTensors(*weights, report);
   return report.Take();
 }
 

@@ -1,4 +1,4 @@
-// What a model file holds, without loading its weights.
+// What a model file or folder holds, without loading its weights.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 namespace vitrine {
 
 // A report for people, one fact per line. What this version cannot serve is part of the report; a
-// file that is missing or breaks a rule of its format is an error, as in GgufFile::Open and
-// ReadConfig.
+// path that is missing or breaks a rule of its format is an error, as in ModelFiles.
 absl::StatusOr<std::string> InspectModel(const std::string& path);
 
 }  // namespace vitrine

@@ -11,25 +11,71 @@
 
 namespace vitrine {
 
+namespace {
+
+bool IsNeutral(const JsonValue& value) {
+  if (value.is_null()) return true;
+  if (const bool* flag = value.AsBool()) return !*flag;
+  if (const int64_t* number = value.AsInt()) return *number == 0;
+  if (const double* number = value.AsFloat()) return *number == 0.0;
+  if (const std::string* text = value.AsString()) return text->empty();
+  if (const JsonValue::Object* members = value.AsObject()) return members->empty();
+  return value.AsArray()->empty();
+}
+
+// A finite number above zero, in single precision, too.
+std::optional<double> AsPositiveFloat(const JsonValue& value) {
+  double number = 0.0;
+  if (const int64_t* integer = value.AsInt()) number = static_cast<double>(*integer);
+  if (const double* real = value.AsFloat()) number = *real;
+  const auto single = static_cast<float>(number);
+  if (!std::isfinite(single) || single <= 0.0f) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::string_view JsonConfigReader::Resolve(std::string_view key) const {
+  const auto is_there = [&](std::string_view name) {
+    const JsonValue* value = object_->Find(name);
+    return value != nullptr && !value->is_null();
+  };
+  if (is_there(key)) return key;
+  for (const auto& [name, other] : aliases_) {
+    if (name == key && is_there(other)) return other;
+  }
+  return key;
+}
+
 const JsonValue* JsonConfigReader::FindValue(std::string_view key) const {
-  const JsonValue* value = object_->Find(key);
+  const JsonValue* value = object_->Find(Resolve(key));
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+bool JsonConfigReader::IsNull(std::string_view key) const {
+  const JsonValue* value = object_->Find(key);
+  return value != nullptr && value->is_null();
+}
+
+const JsonValue* JsonConfigReader::Read(std::string_view key) const {
+  read_.emplace(Resolve(key));
+  return FindValue(key);
+}
+
 absl::StatusOr<const JsonValue*> JsonConfigReader::Require(std::string_view key) const {
-  const JsonValue* value = FindValue(key);
+  const JsonValue* value = Read(key);
   if (value == nullptr) return Error(key, "is missing");
   return value;
 }
 
 absl::Status JsonConfigReader::Error(std::string_view key, std::string_view rule) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(label_, ": ", std::string(key), " ", std::string(rule)));
+      absl::StrCat(label_, ": ", std::string(Resolve(key)), " ", std::string(rule)));
 }
 
 absl::Status JsonConfigReader::Unsupported(std::string_view key, std::string_view rule) const {
   return absl::UnimplementedError(
-      absl::StrCat(label_, ": ", std::string(key), " ", std::string(rule)));
+      absl::StrCat(label_, ": ", std::string(Resolve(key)), " ", std::string(rule)));
 }
 
 absl::Status JsonConfigReader::WrongKind(std::string_view key, const JsonValue& value,
@@ -50,35 +96,55 @@ absl::StatusOr<int> JsonConfigReader::Int(std::string_view key, int min, int max
 
 absl::StatusOr<int> JsonConfigReader::Int(std::string_view key, int min, int max,
                                           int fallback) const {
-  if (!Has(key)) return fallback;
+  if (Read(key) == nullptr) return fallback;
   return Int(key, min, max);
 }
 
 absl::StatusOr<double> JsonConfigReader::PositiveFloat(std::string_view key) const {
   VITRINE_ASSIGN_OR_RETURN(const JsonValue* value, Require(key));
-  double number = 0.0;
-  if (value->AsInt() != nullptr) {
-    number = static_cast<double>(*value->AsInt());
-  } else if (value->AsFloat() != nullptr) {
-    number = *value->AsFloat();
-  } else {
+  if (value->AsInt() == nullptr && value->AsFloat() == nullptr) {
     return WrongKind(key, *value, "a number");
   }
-  const auto single = static_cast<float>(number);
-  if (!std::isfinite(single) || single <= 0.0f) {
-    return Error(key, absl::StrCat("is ", number, ", expected a finite number above 0"));
-  }
-  return number;
+  if (const std::optional<double> number = AsPositiveFloat(*value)) return *number;
+  const double number =
+      value->AsInt() != nullptr ? static_cast<double>(*value->AsInt()) : *value->AsFloat();
+  return Error(key, absl::StrCat("is ", number, ", expected a finite number above 0"));
 }
 
 absl::StatusOr<double> JsonConfigReader::PositiveFloat(std::string_view key,
                                                        double fallback) const {
-  if (!Has(key)) return fallback;
+  if (Read(key) == nullptr) return fallback;
   return PositiveFloat(key);
 }
 
+absl::StatusOr<double> JsonConfigReader::Number(std::string_view key, double min,
+                                                double max) const {
+  VITRINE_ASSIGN_OR_RETURN(const JsonValue* value, Require(key));
+  if (value->AsInt() == nullptr && value->AsFloat() == nullptr) {
+    return WrongKind(key, *value, "a number");
+  }
+  const double number =
+      value->AsInt() != nullptr ? static_cast<double>(*value->AsInt()) : *value->AsFloat();
+  if (!(number >= min && number <= max)) {
+    return Error(key, absl::StrCat("is ", number, ", expected ", min, " to ", max));
+  }
+  return number;
+}
+
+absl::StatusOr<std::vector<double>> JsonConfigReader::PositiveFloats(std::string_view key) const {
+  VITRINE_ASSIGN_OR_RETURN(const JsonValue* value, Require(key));
+  if (value->AsArray() == nullptr) return WrongKind(key, *value, "an array of numbers");
+  std::vector<double> numbers;
+  for (const JsonValue& element : *value->AsArray()) {
+    const std::optional<double> number = AsPositiveFloat(element);
+    if (!number) return Error(key, "holds what is not a finite number above 0");
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 absl::StatusOr<bool> JsonConfigReader::Bool(std::string_view key, bool fallback) const {
-  const JsonValue* value = FindValue(key);
+  const JsonValue* value = Read(key);
   if (value == nullptr) return fallback;
   if (value->AsBool() == nullptr) return WrongKind(key, *value, "a bool");
   return *value->AsBool();
@@ -92,12 +158,12 @@ absl::StatusOr<std::string> JsonConfigReader::String(std::string_view key) const
 
 absl::StatusOr<std::string> JsonConfigReader::String(std::string_view key,
                                                      std::string fallback) const {
-  if (!Has(key)) return fallback;
+  if (Read(key) == nullptr) return fallback;
   return String(key);
 }
 
 absl::StatusOr<std::vector<int>> JsonConfigReader::Ids(std::string_view key, int max) const {
-  const JsonValue* value = FindValue(key);
+  const JsonValue* value = Read(key);
   std::vector<int> ids;
   if (value == nullptr) return ids;
   const JsonValue* begin = value;
@@ -118,7 +184,7 @@ absl::StatusOr<std::vector<int>> JsonConfigReader::Ids(std::string_view key, int
 }
 
 absl::StatusOr<std::vector<std::string>> JsonConfigReader::Strings(std::string_view key) const {
-  const JsonValue* value = FindValue(key);
+  const JsonValue* value = Read(key);
   std::vector<std::string> strings;
   if (value == nullptr) return strings;
   if (value->AsArray() == nullptr) return WrongKind(key, *value, "an array of strings");
@@ -131,7 +197,7 @@ absl::StatusOr<std::vector<std::string>> JsonConfigReader::Strings(std::string_v
 
 absl::StatusOr<std::optional<JsonConfigReader>> JsonConfigReader::Object(
     std::string_view key) const {
-  const JsonValue* value = FindValue(key);
+  const JsonValue* value = Read(key);
   if (value == nullptr) return std::optional<JsonConfigReader>();
   if (value->AsObject() == nullptr) return WrongKind(key, *value, "an object");
   return std::optional<JsonConfigReader>(
@@ -145,6 +211,15 @@ absl::Status JsonConfigReader::CheckKnown(std::span<const std::string_view> keys
     if (!value.is_null() && std::ranges::find(keys, name) == keys.end()) {
       return absl::UnimplementedError(absl::StrCat(label_, ": ", Quote(name), " is not supported"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JsonConfigReader::CheckRead(std::span<const std::string_view> keys) const {
+  for (const std::string_view key : keys) {
+    const JsonValue* value = object_->Find(key);
+    if (value == nullptr || IsNeutral(*value) || read_.contains(key)) continue;
+    return Unsupported(key, "asks for what is not supported in this family");
   }
   return absl::OkStatus();
 }

@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "model/families.h"
-#include "model/gguf.h"
 #include "model/kv_cache.h"
 #include "model/status.h"
 #include "model/tensor_map.h"
@@ -84,37 +83,48 @@ absl::StatusOr<CacheSize> ChooseCacheSize(const ModelConfig& config, DType dtype
       .num_blocks = static_cast<int>(blocks)};
 }
 
-std::string DescribeWeightTypes(const Checkpoint& file) {
-  std::map<DType, int> counts;
-  for (const TensorView& tensor : file.tensors()) ++counts[tensor.dtype];
-  std::vector<std::pair<DType, int>> sorted(counts.begin(), counts.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  return absl::StrJoin(sorted, ", ", [](std::string* out, const auto& entry) {
-    absl::StrAppend(out, std::string(TraitsOf(entry.first).name), " (", entry.second, ")");
-  });
+// LongRoPE has two sets of frequencies, and keys in the cache cannot change theirs. So the context
+// that is served decides: up to the shorter length, unless a longer one is asked for.
+void ChooseFrequencies(const LoadOptions& options, ModelConfig& config) {
+  if (config.short_context_length == 0) return;
+  if (options.context_length > config.short_context_length) {
+    config.rope_frequencies = config.long_rope_frequencies;
+  } else {
+    config.context_length = std::min(config.context_length, config.short_context_length);
+  }
 }
 
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
                                       const LoadOptions& options) {
-  VITRINE_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  VITRINE_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFiles> files, ModelFiles::Open(path));
+  return LoadModel(*files, backend, options);
+}
+
+absl::StatusOr<LoadedModel> LoadModel(ModelFiles& files, Backend& backend,
+                                      const LoadOptions& options) {
   LoadedModel model;
-  VITRINE_ASSIGN_OR_RETURN(model.config, ReadConfig(*file));
-  VITRINE_ASSIGN_OR_RETURN(model.tokenizer, CreateTokenizer(*file));
+  VITRINE_ASSIGN_OR_RETURN(ModelDescription description, files.Describe());
+  model.config = std::move(description.config);
+  model.sampling = description.sampling;
+  VITRINE_ASSIGN_OR_RETURN(model.tokenizer, files.CreateTokenizer());
   if (model.tokenizer->vocabulary() > model.config.vocabulary) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file->label(), ": the tokenizer has ", model.tokenizer->vocabulary(),
+        absl::StrCat(files.label(), ": the tokenizer has ", model.tokenizer->vocabulary(),
                      " tokens, the embedding only ", model.config.vocabulary, " rows"));
   }
   model.kv_dtype = ChooseKvDType(options.kv_dtype, backend.numerics());
+  ChooseFrequencies(options, model.config);
   VITRINE_ASSIGN_OR_RETURN(const CacheSize size,
                            ChooseCacheSize(model.config, model.kv_dtype, options));
+  VITRINE_ASSIGN_OR_RETURN(const Checkpoint* checkpoint, files.Weights());
   VITRINE_ASSIGN_OR_RETURN(const ModelTensors tensors,
-                           MapTensors(model.config, *file, kGgufTensorNames));
-  VITRINE_ASSIGN_OR_RETURN(Weights weights, LoadWeights(model.config, tensors, backend));
-  model.weight_types = DescribeWeightTypes(*file);
+                           MapTensors(model.config, *checkpoint, description.names));
+  VITRINE_ASSIGN_OR_RETURN(Weights weights,
+                           LoadWeights(model.config, tensors, backend, options.weights));
+  model.weight_shares = ShareOfTypes(*checkpoint, options.weights.dtype);
+  for (const TensorView& tensor : checkpoint->tensors()) model.parameters += tensor.elements();
   model.weight_bytes = weights.bytes();
   VITRINE_ASSIGN_OR_RETURN(model.runner,
                            TransformerRunner::Create(backend, model.config, std::move(weights),
@@ -126,6 +136,28 @@ absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
                                                       .max_traced_rows = options.max_traced_rows}));
   model.kv_bytes = model.runner->kv_bytes();
   return model;
+}
+
+std::vector<WeightShare> ShareOfTypes(const Checkpoint& weights, std::optional<DType> dtype) {
+  std::vector<WeightShare> shares;
+  for (const TensorView& tensor : weights.tensors()) {
+    const bool is_converted = dtype.has_value() && tensor.shape.size() == 2;
+    const DType type = is_converted ? *dtype : tensor.dtype;
+    auto share = std::ranges::find(shares, type, &WeightShare::dtype);
+    if (share == shares.end()) share = shares.insert(shares.end(), {.dtype = type});
+    ++share->tensors;
+    share->bytes += is_converted
+                        ? static_cast<size_t>(tensor.rows()) * RowBytes(type, tensor.columns())
+                        : tensor.bytes;
+  }
+  std::ranges::stable_sort(shares, std::ranges::greater(), &WeightShare::bytes);
+  return shares;
+}
+
+std::string DescribeShares(const std::vector<WeightShare>& shares) {
+  return absl::StrJoin(shares, ", ", [](std::string* out, const WeightShare& share) {
+    absl::StrAppend(out, std::string(TraitsOf(share.dtype).name), " (", share.tensors, ")");
+  });
 }
 
 }  // namespace vitrine

@@ -8,8 +8,19 @@
 
 namespace vitrine {
 
-// Fills rotary_dim, rope_frequencies and rope_attention_factor; head_dim and context_length are set
-// already. UNIMPLEMENTED names a rule that is not supported.
-absl::Status ReadRopeConfig(const JsonConfigReader& reader, ModelConfig& config);
+// What a family takes where config.json is silent.
+struct RopeDefaults {
+  double base = 10000.0;
+  double partial_rotary_factor = 1.0;  // The share of a head that is rotated.
+};
+
+// Fills rotary_dim, the frequencies and rope_attention_factor; head_dim and context_length are set
+// already. Pairs are half-split. UNIMPLEMENTED names a rule that is not supported.
+absl::Status ReadRopeConfig(JsonConfigReader& reader, const RopeDefaults& defaults,
+                            ModelConfig& config);
+
+// The same for Gemma 3, whose windowed layers (config.layers has a window) have frequencies of
+// their own.
+absl::Status ReadLayeredRopeConfig(JsonConfigReader& reader, ModelConfig& config);
 
 }  // namespace vitrine

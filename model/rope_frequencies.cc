@@ -79,4 +79,9 @@ double YarnAttentionFactor(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
+double LongRopeAttentionFactor(double factor, int original_length) {
+  if (factor <= 1.0 || original_length <= 1) return 1.0;
+  return std::sqrt(1.0 + std::log(factor) / std::log(original_length));
+}
+
 }  // namespace vitrine

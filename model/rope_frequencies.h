@@ -40,4 +40,7 @@ std::vector<double> YarnRopeFrequencies(int rotary_dim, double base, const YarnS
 // What YaRN multiplies cosines and sines by: 0.1 `scale` ln(factor) + 1, and 1 up to factor 1.
 double YarnAttentionFactor(double factor, double scale = 1.0);
 
+// What LongRoPE multiplies them by: sqrt(1 + ln(factor) / ln(original_length)), 1 up to factor 1.
+double LongRopeAttentionFactor(double factor, int original_length);
+
 }  // namespace vitrine

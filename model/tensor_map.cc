@@ -1,5 +1,6 @@
 #include "model/tensor_map.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -30,7 +31,9 @@ const TensorNames kGgufTensorNames = {
     .gate = "ffn_gate.weight",
     .up = "ffn_up.weight",
     .down = "ffn_down.weight",
-    .ignored_suffix = "rope_freqs.weight",  // ReadConfig has put them into the frequencies.
+    // ReadConfig has put them into the frequencies.
+    .ignored_suffixes = {"rope_freqs.weight", "rope_factors_long.weight",
+                         "rope_factors_short.weight"},
 };
 
 namespace {
@@ -42,27 +45,59 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 // Takes tensors out of a checkpoint by name and remembers which ones.
 class TensorTaker {
  public:
-  explicit TensorTaker(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  // A file of a bare model leaves the base prefix out; the embedding tells.
+  TensorTaker(const Checkpoint& checkpoint, const TensorNames& names)
+      : checkpoint_(checkpoint),
+        prefix_(checkpoint.Find(names.embedding) == nullptr ? names.base_prefix : "") {}
 
-  absl::Status Take(std::string name, const std::vector<int64_t>& shape, TensorView& target) {
+  // A tensor of the base model; without a name there is none, and `target` stays as it is.
+  absl::Status Take(std::string_view name, const std::vector<int64_t>& shape, WeightView& target) {
+    if (name.empty()) return absl::OkStatus();
+    return TakeWhole(absl::StrCat(prefix_, std::string(name)), shape, target);
+  }
+  // A matrix that GPT-2 stores the other way round.
+  absl::Status TakeMatrix(std::string_view name, int64_t rows, int64_t columns, bool is_transposed,
+                          WeightView& target) {
+    if (!is_transposed) return Take(name, {rows, columns}, target);
+    VITRINE_RETURN_IF_ERROR(Take(name, {columns, rows}, target));
+    if (target.data == nullptr) return absl::OkStatus();
+    if (!IsFloat(target.dtype)) return Error(target.name, "is transposed, but not of plain floats");
+    std::swap(target.rows, target.columns);
+    target.tensor_rows = target.run_rows = target.run_stride = rows;
+    target.is_transposed = true;
+    return absl::OkStatus();
+  }
+  absl::Status TakeWhole(std::string name, const std::vector<int64_t>& shape, WeightView& target) {
     const TensorView* tensor = checkpoint_.Find(name);
     if (tensor == nullptr) return Error(name, "is missing");
     if (tensor->shape != shape) {
       return Error(name, absl::StrCat("has shape ", ShapeText(tensor->shape), ", expected ",
                                       ShapeText(shape)));
     }
-    if (shape.size() == 1 && !IsFloat(tensor->dtype)) {
+    const bool is_vector = shape.size() == 1;
+    if (is_vector && !IsFloat(tensor->dtype)) {
       return Error(name, absl::StrCat("has type ", std::string(TraitsOf(tensor->dtype).name),
                                       ", expected F32, F16 or BF16"));
     }
-    target = *tensor;
+    const int64_t rows = shape.front();
+    target = {.name = name,
+              .dtype = tensor->dtype,
+              .data = tensor->data,
+              .tensor_rows = rows,
+              .rows = rows,
+              .columns = is_vector ? 1 : shape.back(),
+              .run_rows = rows,
+              .run_stride = rows};
     taken_.insert(std::move(name));
     return absl::OkStatus();
   }
 
-  absl::Status CheckAllTaken(std::string_view ignored_suffix) const {
+  absl::Status CheckAllTaken(const TensorNames& names) const {
     for (const TensorView& tensor : checkpoint_.tensors()) {
-      const bool is_ignored = !ignored_suffix.empty() && tensor.name.ends_with(ignored_suffix);
+      const bool is_ignored =
+          std::ranges::any_of(names.ignored_suffixes, [&](std::string_view suffix) {
+            return !suffix.empty() && tensor.name.ends_with(suffix);
+          });
       if (!taken_.contains(tensor.name) && !is_ignored) {
         return Error(tensor.name, "is not used by the model: its feature is not supported");
       }
@@ -77,100 +112,156 @@ class TensorTaker {
   }
 
   const Checkpoint& checkpoint_;
+  const std::string prefix_;
   std::set<std::string, std::less<>> taken_;
 };
 
-// Rows `begin` to `begin + count` of a matrix, or elements of a vector.
-TensorView Slice(const TensorView& tensor, int64_t begin, int64_t count) {
-  TensorView slice = tensor;
-  const size_t row_bytes = tensor.bytes / static_cast<size_t>(tensor.shape.front());
-  slice.shape.front() = count;
-  slice.data += static_cast<size_t>(begin) * row_bytes;
-  slice.bytes = static_cast<size_t>(count) * row_bytes;
+// Rows `begin` to `begin + count` of every `stride` rows, of which the view has `groups` times.
+WeightView Slice(const WeightView& view, int64_t begin, int64_t count, int64_t stride,
+                 int64_t groups) {
+  WeightView slice = view;
+  if (view.data == nullptr) return slice;
+  slice.first_row = begin;
+  slice.rows = groups * count;
+  slice.run_rows = count;
+  slice.run_stride = stride;
   return slice;
 }
 
-// One tensor of a layer: what it is called, its shape, and where it goes.
-struct Role {
-  std::string_view name;
-  std::vector<int64_t> shape;
-  TensorView* target;
+struct Qkv {
+  WeightView& q;
+  WeightView& k;
+  WeightView& v;
 };
 
-std::vector<Role> LayerRoles(const ModelConfig& config, const TensorNames& names,
-                             LayerTensors& target) {
-  const int64_t d_model = config.d_model;
-  const int64_t d_ff = config.d_ff;
+void SplitQkv(const ModelConfig& config, QkvOrder order, const WeightView& fused, Qkv target) {
+  const int64_t head_dim = config.head_dim;
+  const int64_t groups = order == QkvOrder::kGrouped ? config.num_kv_heads : 1;
+  const int64_t q_rows = config.num_heads / groups * head_dim;
+  const int64_t kv_rows = config.num_kv_heads / groups * head_dim;
+  const int64_t stride = q_rows + 2 * kv_rows;
+  target.q = Slice(fused, 0, q_rows, stride, groups);
+  target.k = Slice(fused, q_rows, kv_rows, stride, groups);
+  target.v = Slice(fused, q_rows + kv_rows, kv_rows, stride, groups);
+}
+
+// One vector of a layer: what it is called, its length, and where it goes.
+struct VectorRole {
+  std::string_view name;
+  int64_t length;
+  WeightView* target;
+};
+
+std::vector<VectorRole> LayerVectors(const ModelConfig& config, const TensorNames& names,
+                                     LayerTensors& target) {
   const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
   const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
   const bool is_norm_of_all = config.qk_norm == QkNorm::kAllHeads;
   return {
-      {names.attention_norm, {d_model}, &target.attention_norm},
-      {names.q, {q_rows, d_model}, &target.q},
-      {names.k, {kv_rows, d_model}, &target.k},
-      {names.v, {kv_rows, d_model}, &target.v},
-      {names.q_bias, {q_rows}, &target.q_bias},
-      {names.k_bias, {kv_rows}, &target.k_bias},
-      {names.v_bias, {kv_rows}, &target.v_bias},
-      {names.q_norm, {is_norm_of_all ? q_rows : config.head_dim}, &target.q_norm},
-      {names.k_norm, {is_norm_of_all ? kv_rows : config.head_dim}, &target.k_norm},
-      {names.attention_out, {d_model, q_rows}, &target.attention_out},
-      {names.attention_out_bias, {d_model}, &target.attention_out_bias},
-      {names.attention_post_norm, {d_model}, &target.attention_post_norm},
-      {names.mlp_norm, {d_model}, &target.mlp_norm},
-      {names.gate, {d_ff, d_model}, &target.gate},
-      {names.up, {d_ff, d_model}, &target.up},
-      {names.gate_bias, {d_ff}, &target.gate_bias},
-      {names.up_bias, {d_ff}, &target.up_bias},
-      {names.down, {d_model, d_ff}, &target.down},
-      {names.down_bias, {d_model}, &target.down_bias},
-      {names.mlp_post_norm, {d_model}, &target.mlp_post_norm},
+      {names.attention_norm, config.d_model, &target.attention_norm},
+      {names.attention_norm_bias, config.d_model, &target.attention_norm_bias},
+      {names.q_bias, q_rows, &target.q_bias},
+      {names.k_bias, kv_rows, &target.k_bias},
+      {names.v_bias, kv_rows, &target.v_bias},
+      {names.q_norm, is_norm_of_all ? q_rows : config.head_dim, &target.q_norm},
+      {names.k_norm, is_norm_of_all ? kv_rows : config.head_dim, &target.k_norm},
+      {names.attention_out_bias, config.d_model, &target.attention_out_bias},
+      {names.attention_post_norm, config.d_model, &target.attention_post_norm},
+      {names.mlp_norm, config.d_model, &target.mlp_norm},
+      {names.mlp_norm_bias, config.d_model, &target.mlp_norm_bias},
+      {names.gate_bias, config.d_ff, &target.gate_bias},
+      {names.up_bias, config.d_ff, &target.up_bias},
+      {names.down_bias, config.d_model, &target.down_bias},
+      {names.mlp_post_norm, config.d_model, &target.mlp_post_norm},
+  };
+}
+
+struct MatrixRole {
+  std::string_view name;
+  int64_t rows;
+  int64_t columns;
+  WeightView* target;
+};
+
+std::vector<MatrixRole> LayerMatrices(const ModelConfig& config, const TensorNames& names,
+                                      LayerTensors& target, WeightView& qkv, WeightView& gate_up) {
+  const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
+  const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
+  return {
+      {names.q, q_rows, config.d_model, &target.q},
+      {names.k, kv_rows, config.d_model, &target.k},
+      {names.v, kv_rows, config.d_model, &target.v},
+      {names.qkv, q_rows + 2 * kv_rows, config.d_model, &qkv},
+      {names.attention_out, config.d_model, q_rows, &target.attention_out},
+      {names.gate, config.d_ff, config.d_model, &target.gate},
+      {names.up, config.d_ff, config.d_model, &target.up},
+      {names.gate_up, int64_t{2} * config.d_ff, config.d_model, &gate_up},
+      {names.down, config.d_model, config.d_ff, &target.down},
   };
 }
 
 absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int layer,
                        TensorTaker& taker, LayerTensors& target) {
   const std::string prefix = absl::StrCat(std::string(names.layer_prefix), layer, ".");
-  for (const Role& role : LayerRoles(config, names, target)) {
-    if (role.name.empty()) continue;
-    VITRINE_RETURN_IF_ERROR(taker.Take(prefix + std::string(role.name), role.shape, *role.target));
+  const auto full_name = [&](std::string_view name) {
+    return name.empty() ? std::string() : prefix + std::string(name);
+  };
+  for (const VectorRole& role : LayerVectors(config, names, target)) {
+    VITRINE_RETURN_IF_ERROR(taker.Take(full_name(role.name), {role.length}, *role.target));
   }
-  const int64_t d_model = config.d_model;
-  const int64_t d_ff = config.d_ff;
-  const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
-  const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
-  TensorView fused;
-  if (!names.qkv.empty()) {
-    VITRINE_RETURN_IF_ERROR(
-        taker.Take(prefix + std::string(names.qkv), {q_rows + 2 * kv_rows, d_model}, fused));
-    target.q = Slice(fused, 0, q_rows);
-    target.k = Slice(fused, q_rows, kv_rows);
-    target.v = Slice(fused, q_rows + kv_rows, kv_rows);
+  WeightView qkv;
+  WeightView gate_up;
+  for (const MatrixRole& role : LayerMatrices(config, names, target, qkv, gate_up)) {
+    VITRINE_RETURN_IF_ERROR(taker.TakeMatrix(full_name(role.name), role.rows, role.columns,
+                                             names.is_transposed, *role.target));
   }
-  if (!names.gate_up.empty()) {
-    VITRINE_RETURN_IF_ERROR(
-        taker.Take(prefix + std::string(names.gate_up), {2 * d_ff, d_model}, fused));
-    target.gate = Slice(fused, 0, d_ff);
-    target.up = Slice(fused, d_ff, d_ff);
+  if (qkv.data != nullptr) {
+    SplitQkv(config, names.qkv_order, qkv, {target.q, target.k, target.v});
   }
+  if (!names.qkv_bias.empty()) {
+    WeightView bias;
+    VITRINE_RETURN_IF_ERROR(taker.Take(
+        full_name(names.qkv_bias),
+        {(int64_t{config.num_heads} + 2 * config.num_kv_heads) * config.head_dim}, bias));
+    SplitQkv(config, names.qkv_order, bias, {target.q_bias, target.k_bias, target.v_bias});
+  }
+  if (gate_up.data != nullptr) {
+    target.gate = Slice(gate_up, 0, config.d_ff, config.d_ff, 1);
+    target.up = Slice(gate_up, config.d_ff, config.d_ff, config.d_ff, 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakePositionTable(const ModelConfig& config, const TensorNames& names,
+                               TensorTaker& taker, WeightView& table) {
+  if (names.position_table.empty()) return absl::OkStatus();
+  const int64_t positions = config.context_length;
+  VITRINE_RETURN_IF_ERROR(taker.Take(names.position_table,
+                                     {positions + names.unused_positions, config.d_model}, table));
+  table = Slice(table, names.unused_positions, positions, positions, 1);
   return absl::OkStatus();
 }
 
 absl::Status TakeOutputHead(const ModelConfig& config, const TensorNames& names,
                             const Checkpoint& checkpoint, TensorTaker& taker,
                             ModelTensors& tensors) {
+  if (!names.output_bias.empty()) {
+    VITRINE_RETURN_IF_ERROR(
+        taker.TakeWhole(std::string(names.output_bias), {config.vocabulary}, tensors.output_bias));
+  }
   const bool is_present = checkpoint.Find(names.output_head) != nullptr;
   if (names.output_head_rule != OutputHead::kOwn && !is_present) return absl::OkStatus();
-  TensorView head;
+  WeightView head;
   VITRINE_RETURN_IF_ERROR(
-      taker.Take(std::string(names.output_head), {config.vocabulary, config.d_model}, head));
+      taker.TakeWhole(std::string(names.output_head), {config.vocabulary, config.d_model}, head));
   if (names.output_head_rule != OutputHead::kTied) {
     tensors.output_head = head;
     return absl::OkStatus();
   }
-  const TensorView& embedding = tensors.embedding;
+  const WeightView& embedding = tensors.embedding;
+  const size_t bytes = static_cast<size_t>(head.rows) * RowBytes(head.dtype, head.columns);
   const bool is_copy =
-      head.dtype == embedding.dtype && std::memcmp(head.data, embedding.data, head.bytes) == 0;
+      head.dtype == embedding.dtype && std::memcmp(head.data, embedding.data, bytes) == 0;
   if (is_copy) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(checkpoint.label(), ": tensor ", Quote(head.name),
                                                  " differs from ", Quote(embedding.name),
@@ -181,17 +272,22 @@ absl::Status TakeOutputHead(const ModelConfig& config, const TensorNames& names,
 
 absl::StatusOr<ModelTensors> MapTensors(const ModelConfig& config, const Checkpoint& checkpoint,
                                         const TensorNames& names) {
-  TensorTaker taker(checkpoint);
+  TensorTaker taker(checkpoint, names);
   ModelTensors tensors;
   const int64_t d_model = config.d_model;
   VITRINE_RETURN_IF_ERROR(
-      taker.Take(std::string(names.embedding), {config.vocabulary, d_model}, tensors.embedding));
+      taker.Take(names.embedding, {config.vocabulary, d_model}, tensors.embedding));
+  VITRINE_RETURN_IF_ERROR(taker.Take(names.embedding_norm, {d_model}, tensors.embedding_norm));
+  VITRINE_RETURN_IF_ERROR(
+      taker.Take(names.embedding_norm_bias, {d_model}, tensors.embedding_norm_bias));
+  VITRINE_RETURN_IF_ERROR(TakePositionTable(config, names, taker, tensors.position_table));
   for (int layer = 0; layer < config.num_layers; ++layer) {
     VITRINE_RETURN_IF_ERROR(TakeLayer(config, names, layer, taker, tensors.layers.emplace_back()));
   }
-  VITRINE_RETURN_IF_ERROR(taker.Take(std::string(names.final_norm), {d_model}, tensors.final_norm));
+  VITRINE_RETURN_IF_ERROR(taker.Take(names.final_norm, {d_model}, tensors.final_norm));
+  VITRINE_RETURN_IF_ERROR(taker.Take(names.final_norm_bias, {d_model}, tensors.final_norm_bias));
   VITRINE_RETURN_IF_ERROR(TakeOutputHead(config, names, checkpoint, taker, tensors));
-  VITRINE_RETURN_IF_ERROR(taker.CheckAllTaken(names.ignored_suffix));
+  VITRINE_RETURN_IF_ERROR(taker.CheckAllTaken(names));
   return tensors;
 }
 

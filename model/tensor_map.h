@@ -5,7 +5,9 @@
 // often a feature that would silently be skipped.
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,29 +24,47 @@ enum class OutputHead {
   kTied,       // The embedding; a copy of it beside it must be one, bit for bit.
 };
 
-// Names of the tensors; an empty one: the model has no such tensor. Those of a layer follow
+// How a tensor that holds q, k and v orders its rows.
+enum class QkvOrder {
+  kStacked,  // All of q, then k, then v: Phi 3
+  kGrouped,  // For each key/value head its query heads, its key, its value: GPT-NeoX, Falcon 40B
+};
+
+// Names of the tensors; an empty one: the model has no such tensor. All but the output head's may
+// follow `base_prefix`, which files of a bare model leave out; those of a layer follow
 // `layer_prefix`, the layer's number and a dot.
 struct TensorNames {
-  std::string_view embedding;
-  std::string_view final_norm;
-  std::string_view output_head;
+  std::string_view base_prefix = {};
+  std::string_view embedding = {};
+  std::string_view embedding_norm = {};  // Of each embedding before the first layer: Bloom
+  std::string_view embedding_norm_bias = {};
+  std::string_view position_table = {};
+  int unused_positions = 0;  // Rows in front of position 0: OPT has two.
+  std::string_view final_norm = {};
+  std::string_view final_norm_bias = {};
+  std::string_view output_head = {};
+  std::string_view output_bias = {};
   OutputHead output_head_rule = OutputHead::kIfPresent;
-  std::string_view layer_prefix;
+  std::string_view layer_prefix = {};
 
   std::string_view attention_norm = {};
+  std::string_view attention_norm_bias = {};
   std::string_view q = {};
   std::string_view k = {};
   std::string_view v = {};
-  std::string_view qkv = {};  // Rows of q, then k, then v; instead of the three.
+  std::string_view qkv = {};  // Instead of the three, as is its bias.
+  QkvOrder qkv_order = QkvOrder::kStacked;
   std::string_view q_bias = {};
   std::string_view k_bias = {};
   std::string_view v_bias = {};
+  std::string_view qkv_bias = {};
   std::string_view q_norm = {};
   std::string_view k_norm = {};
   std::string_view attention_out = {};
   std::string_view attention_out_bias = {};
   std::string_view attention_post_norm = {};
   std::string_view mlp_norm = {};
+  std::string_view mlp_norm_bias = {};
   std::string_view gate = {};
   std::string_view up = {};
   std::string_view gate_up = {};  // Rows of gate, then up; instead of the two.
@@ -53,47 +73,76 @@ struct TensorNames {
   std::string_view down = {};
   std::string_view down_bias = {};
   std::string_view mlp_post_norm = {};
-  std::string_view ignored_suffix = {};  // Tables that the model computes itself: frequencies.
+
+  // Matrices of the layers are stored [inputs, outputs]: GPT-2's Conv1D.
+  bool is_transposed = false;
+  // Tables that the model computes itself: frequencies, causal masks.
+  std::array<std::string_view, 4> ignored_suffixes = {};
 };
 
 // GGUF uses one set of names for all families (ggml/docs/gguf.md, "Standardized tensor names").
 extern const TensorNames kGgufTensorNames;
 
+// A matrix inside a tensor of a checkpoint, or a vector: one column.
+//
+// Its rows lie in runs of `run_rows`, whose beginnings are `run_stride` rows of the tensor apart,
+// the first one at `first_row`.
+struct WeightView {
+  std::string name = {};  // Of the tensor.
+  DType dtype = DType::kF32;
+  const std::byte* data = nullptr;  // Of the tensor; null: the model has no such weight.
+  int64_t tensor_rows = 0;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t first_row = 0;
+  int64_t run_rows = 0;
+  int64_t run_stride = 0;
+  bool is_transposed = false;  // The tensor is [columns, tensor_rows] instead.
+
+  bool is_contiguous() const { return !is_transposed && rows == run_rows; }
+  const std::byte* row(int64_t index) const {
+    const int64_t tensor_row = first_row + index / run_rows * run_stride + index % run_rows;
+    return data + static_cast<size_t>(tensor_row) * RowBytes(dtype, columns);
+  }
+};
+
 // A view without data: the model has no such tensor.
 struct LayerTensors {
-  TensorView attention_norm;  // [d_model]
-  TensorView q;               // [num_heads * head_dim, d_model]
-  TensorView k;               // [num_kv_heads * head_dim, d_model]
-  TensorView v;               // [num_kv_heads * head_dim, d_model]
-  TensorView attention_out;   // [d_model, num_heads * head_dim]
-  TensorView mlp_norm;        // [d_model]
-  TensorView gate;            // [d_ff, d_model]
-  TensorView up;              // [d_ff, d_model]
-  TensorView down;            // [d_model, d_ff]
+  WeightView attention_norm;  // [d_model]
+  WeightView q;               // [num_heads * head_dim, d_model]
+  WeightView k;               // [num_kv_heads * head_dim, d_model]
+  WeightView v;               // [num_kv_heads * head_dim, d_model]
+  WeightView attention_out;   // [d_model, num_heads * head_dim]
+  WeightView mlp_norm;        // [d_model]
+  WeightView gate;            // [d_ff, d_model]
+  WeightView up;              // [d_ff, d_model]
+  WeightView down;            // [d_model, d_ff]
 
-  TensorView attention_norm_bias;  // [d_model]
-  TensorView q_bias;               // [num_heads * head_dim]; q, k and v have one, or none has
-  TensorView k_bias;               // [num_kv_heads * head_dim]
-  TensorView v_bias;               // [num_kv_heads * head_dim]
-  TensorView q_norm;               // [head_dim], or [num_heads * head_dim] with kAllHeads
-  TensorView k_norm;               // [head_dim], or [num_kv_heads * head_dim]
-  TensorView attention_out_bias;   // [d_model]
-  TensorView attention_post_norm;  // [d_model], norm of what attention returns
-  TensorView mlp_norm_bias;        // [d_model]
-  TensorView gate_bias;            // [d_ff]
-  TensorView up_bias;              // [d_ff]; without `gate` the feed-forward block is not gated
-  TensorView down_bias;            // [d_model]
-  TensorView mlp_post_norm;        // [d_model], norm of what the feed-forward block returns
+  WeightView attention_norm_bias;  // [d_model]
+  WeightView q_bias;               // [num_heads * head_dim]; q, k and v have one, or none has
+  WeightView k_bias;               // [num_kv_heads * head_dim]
+  WeightView v_bias;               // [num_kv_heads * head_dim]
+  WeightView q_norm;               // [head_dim], or [num_heads * head_dim] with kAllHeads
+  WeightView k_norm;               // [head_dim], or [num_kv_heads * head_dim]
+  WeightView attention_out_bias;   // [d_model]
+  WeightView attention_post_norm;  // [d_model], norm of what attention returns
+  WeightView mlp_norm_bias;        // [d_model]
+  WeightView gate_bias;            // [d_ff]
+  WeightView up_bias;              // [d_ff]; without `gate` the feed-forward block is not gated
+  WeightView down_bias;            // [d_model]
+  WeightView mlp_post_norm;        // [d_model], norm of what the feed-forward block returns
 };
 
 struct ModelTensors {
-  TensorView embedding;                   // [vocabulary, d_model]
+  WeightView embedding;                   // [vocabulary, d_model]
+  WeightView embedding_norm;              // [d_model], or without data
+  WeightView embedding_norm_bias;         // [d_model], or without data
   std::vector<LayerTensors> layers;       // [num_layers]
-  TensorView final_norm;                  // [d_model]
-  TensorView final_norm_bias;             // [d_model], or without data
-  TensorView position_table;              // [positions, d_model], or without data
-  TensorView output_bias;                 // [vocabulary], or without data
-  std::optional<TensorView> output_head;  // [vocabulary, d_model]; none: the embedding serves.
+  WeightView final_norm;                  // [d_model]
+  WeightView final_norm_bias;             // [d_model], or without data
+  WeightView position_table;              // [context_length, d_model], or without data
+  WeightView output_bias;                 // [vocabulary], or without data
+  std::optional<WeightView> output_head;  // [vocabulary, d_model]; none: the embedding serves.
 };
 
 // Views into `checkpoint`. Norms are F32, F16 or BF16; matrices are of any type. INVALID_ARGUMENT

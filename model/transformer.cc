@@ -9,17 +9,19 @@
 namespace vitrine {
 namespace {
 
-// Slopes of Press et al. (2021), as their code has them: 2^(-8 i / n) for n heads, n a power of
-// two; other head counts take every second slope of twice that power for the heads that are left.
-std::vector<float> AlibiSlopes(int heads) {
+// Slopes of Press et al. (2021), as their code has them: 2^(-b i / n) for n heads, n a power of
+// two, where b is 8; other head counts take every second slope of twice that power for the heads
+// that are left.
+std::vector<float> AlibiSlopes(const ModelConfig& config) {
   int power = 1;
-  while (2 * power <= heads) power *= 2;
+  while (2 * power <= config.num_heads) power *= 2;
+  const auto slope = [&](double share) {
+    return static_cast<float>(std::exp2(-config.alibi_max_bias * share)) * config.alibi_scale;
+  };
   std::vector<float> slopes;
-  for (int i = 1; i <= power; ++i) {
-    slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
-  }
-  for (int i = 1; static_cast<int>(slopes.size()) < heads; i += 2) {
-    slopes.push_back(static_cast<float>(std::exp2(-4.0 * i / power)));
+  for (int i = 1; i <= power; ++i) slopes.push_back(slope(static_cast<double>(i) / power));
+  for (int i = 1; static_cast<int>(slopes.size()) < config.num_heads; i += 2) {
+    slopes.push_back(slope(0.5 * i / power));
   }
   return slopes;
 }
@@ -36,10 +38,11 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(Backend& backen
                                                                  const TransformerLimits& limits) {
   std::unique_ptr<Transformer> transformer(new Transformer(backend, config, weights));
   VITRINE_RETURN_IF_ERROR(transformer->Allocate(limits));
-  VITRINE_RETURN_IF_ERROR(transformer->FillRopeTable(config.rope_frequencies, limits.max_positions,
-                                                     transformer->rope_));
+  VITRINE_RETURN_IF_ERROR(transformer->FillRopeTable(config.rope_frequencies,
+                                                     config.rope_attention_factor,
+                                                     limits.max_positions, transformer->rope_));
   VITRINE_RETURN_IF_ERROR(transformer->FillRopeTable(
-      config.local_rope_frequencies, limits.max_positions, transformer->local_rope_));
+      config.local_rope_frequencies, 1.0f, limits.max_positions, transformer->local_rope_));
   return transformer;
 }
 
@@ -97,8 +100,8 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status Transformer::FillRopeTable(const std::vector<double>& frequencies, int positions,
-                                        RopeTable& table) {
+absl::Status Transformer::FillRopeTable(const std::vector<double>& frequencies, float factor,
+                                        int positions, RopeTable& table) {
   const size_t pairs = frequencies.size();
   std::vector<float> cosines(static_cast<size_t>(positions) * pairs);
   std::vector<float> sines(cosines.size());
@@ -106,8 +109,8 @@ absl::Status Transformer::FillRopeTable(const std::vector<double>& frequencies, 
     // In double: a float product of position and frequency loses the angle at long contexts.
     const size_t position = i / pairs;
     const double angle = static_cast<double>(position) * frequencies[i % pairs];
-    cosines[i] = static_cast<float>(std::cos(angle)) * config_.rope_attention_factor;
-    sines[i] = static_cast<float>(std::sin(angle)) * config_.rope_attention_factor;
+    cosines[i] = static_cast<float>(std::cos(angle)) * factor;
+    sines[i] = static_cast<float>(std::sin(angle)) * factor;
   }
   VITRINE_ASSIGN_OR_RETURN(table.cosines, backend_.Allocate(cosines.size() * sizeof(float)));
   VITRINE_ASSIGN_OR_RETURN(table.sines, backend_.Allocate(sines.size() * sizeof(float)));
@@ -118,7 +121,7 @@ absl::Status Transformer::FillRopeTable(const std::vector<double>& frequencies, 
 
 absl::Status Transformer::CopyAlibiSlopes() {
   if (config_.position_bias != PositionBias::kAlibi) return absl::OkStatus();
-  const std::vector<float> slopes = AlibiSlopes(config_.num_heads);
+  const std::vector<float> slopes = AlibiSlopes(config_);
   VITRINE_ASSIGN_OR_RETURN(alibi_slopes_, backend_.Allocate(slopes.size() * sizeof(float)));
   backend_.CopyToDevice(std::span<const float>(slopes), alibi_slopes_.As<float>());
   return absl::OkStatus();

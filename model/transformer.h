@@ -56,7 +56,7 @@ class Transformer {
     Buffer sines;    // [positions, rotary_dim / 2]
   };
   absl::Status Allocate(const TransformerLimits& limits);
-  absl::Status FillRopeTable(const std::vector<double>& frequencies, int positions,
+  absl::Status FillRopeTable(const std::vector<double>& frequencies, float factor, int positions,
                              RopeTable& table);
   absl::Status CopyAlibiSlopes();
 

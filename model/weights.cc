@@ -1,39 +1,65 @@
 #include "model/weights.h"
 
+#include <cmath>
+#include <span>
+#include <utility>
+
 #include "kernels/block_formats.h"
+#include "model/matrix_reader.h"
 #include "model/status.h"
 
 namespace vitrine {
 namespace {
 
-MatrixPart PartOf(const TensorView& tensor) {
-  return {.name = tensor.name,
-          .dtype = tensor.dtype,
-          .data = tensor.data,
-          .rows = tensor.rows(),
-          .columns = tensor.columns()};
-}
+// What loading needs beside the tensors of one layer.
+struct Loader {
+  const ModelConfig& config;
+  const WeightOptions& options;
+  Backend& backend;
+};
 
-// The elements of all tensors that are there, one after the other, in f32.
-absl::Status LoadVector(std::initializer_list<const TensorView*> tensors, Backend& backend,
-                        Buffer& target) {
-  std::vector<float> values;
-  for (const TensorView* tensor : tensors) {
-    if (tensor->data == nullptr) continue;
-    const int64_t count = tensor->rows() * tensor->columns();
-    const size_t begin = values.size();
-    values.resize(begin + static_cast<size_t>(count));
-    DequantizeRow(tensor->dtype, tensor->data, count, values.data() + begin);
-  }
+absl::Status CopyVector(const std::vector<float>& values, Backend& backend, Buffer& target) {
   if (values.empty()) return absl::OkStatus();
   VITRINE_ASSIGN_OR_RETURN(target, backend.Allocate(values.size() * sizeof(float)));
   backend.CopyToDevice(std::span<const float>(values), target.As<float>());
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<PackedMatrix>> LoadMatrix(const TensorView& tensor,
-                                                         Backend& backend) {
-  return backend.PackMatrix({.parts = {PartOf(tensor)}});
+// The elements of all tensors that are there, one after the other, in f32.
+absl::Status LoadVector(std::initializer_list<const WeightView*> tensors, const Loader& loader,
+                        Buffer& target) {
+  std::vector<float> values;
+  for (const WeightView* tensor : tensors) {
+    if (tensor->data != nullptr) AppendValues(*tensor, values);
+  }
+  return CopyVector(values, loader.backend, target);
+}
+
+// The weight of a norm: what is stored, and what the model adds to it.
+absl::Status LoadNorm(const WeightView& tensor, const Loader& loader, Buffer& target) {
+  if (tensor.data == nullptr) return absl::OkStatus();
+  std::vector<float> values;
+  AppendValues(tensor, values);
+  for (float& value : values) value += loader.config.norm_weight_offset;
+  return CopyVector(values, loader.backend, target);
+}
+
+// The norm in front of a block, which OLMo has without a weight.
+absl::Status LoadInputNorm(const WeightView& tensor, const Loader& loader, Buffer& target) {
+  if (loader.config.norm_has_weight) return LoadNorm(tensor, loader, target);
+  const std::vector<float> ones(static_cast<size_t>(loader.config.d_model), 1.0f);
+  return CopyVector(ones, loader.backend, target);
+}
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> LoadMatrix(
+    std::initializer_list<const WeightView*> tensors, RowLayout layout, const Loader& loader) {
+  MatrixReader reader(loader.options.dtype);
+  MatrixSource source{.layout = layout, .head_dim = loader.config.head_dim};
+  for (const WeightView* tensor : tensors) {
+    VITRINE_ASSIGN_OR_RETURN(MatrixPart part, reader.Read(*tensor));
+    source.parts.push_back(std::move(part));
+  }
+  return loader.backend.PackMatrix(source);
 }
 
 // A norm over all heads of a row needs q and k as a whole, before they go to the cache by heads.
@@ -41,42 +67,97 @@ RowLayout QkvLayout(const ModelConfig& config) {
   return config.qk_norm == QkNorm::kAllHeads ? RowLayout::kStacked : RowLayout::kHeads;
 }
 
-absl::StatusOr<std::unique_ptr<PackedMatrix>> LoadGateUp(const LayerTensors& tensors,
-                                                         Backend& backend) {
-  if (tensors.gate.data == nullptr) return LoadMatrix(tensors.up, backend);
-  return backend.PackMatrix(
-      {.parts = {PartOf(tensors.gate), PartOf(tensors.up)}, .layout = RowLayout::kGateUp});
+absl::Status LoadAttention(const LayerTensors& tensors, const Loader& loader, LayerWeights& layer) {
+  VITRINE_RETURN_IF_ERROR(LoadInputNorm(tensors.attention_norm, loader, layer.attention_norm));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.attention_norm_bias}, loader, layer.attention_norm_bias));
+  VITRINE_ASSIGN_OR_RETURN(layer.qkv, LoadMatrix({&tensors.q, &tensors.k, &tensors.v},
+                                                 QkvLayout(loader.config), loader));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.q_bias, &tensors.k_bias, &tensors.v_bias}, loader, layer.qkv_bias));
+  VITRINE_RETURN_IF_ERROR(LoadNorm(tensors.q_norm, loader, layer.q_norm));
+  VITRINE_RETURN_IF_ERROR(LoadNorm(tensors.k_norm, loader, layer.k_norm));
+  VITRINE_ASSIGN_OR_RETURN(layer.attention_out,
+                           LoadMatrix({&tensors.attention_out}, RowLayout::kStacked, loader));
+  VITRINE_RETURN_IF_ERROR(
+      LoadVector({&tensors.attention_out_bias}, loader, layer.attention_out_bias));
+  return LoadNorm(tensors.attention_post_norm, loader, layer.attention_post_norm);
 }
 
-absl::Status LoadAttention(const ModelConfig& config, const LayerTensors& tensors, Backend& backend,
-                           LayerWeights& layer) {
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.attention_norm}, backend, layer.attention_norm));
+absl::Status LoadMlp(const LayerTensors& tensors, const Loader& loader, LayerWeights& layer) {
+  // A parallel block without a norm of its own shares attention's.
+  const bool has_norm = tensors.mlp_norm.data != nullptr || !loader.config.is_parallel;
+  if (has_norm) {
+    VITRINE_RETURN_IF_ERROR(LoadInputNorm(tensors.mlp_norm, loader, layer.mlp_norm));
+  }
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.mlp_norm_bias}, loader, layer.mlp_norm_bias));
+  if (tensors.gate.data == nullptr) {
+    VITRINE_ASSIGN_OR_RETURN(layer.gate_up, LoadMatrix({&tensors.up}, RowLayout::kStacked, loader));
+  } else {
+    VITRINE_ASSIGN_OR_RETURN(layer.gate_up,
+                             LoadMatrix({&tensors.gate, &tensors.up}, RowLayout::kGateUp, loader));
+  }
   VITRINE_RETURN_IF_ERROR(
-      LoadVector({&tensors.attention_norm_bias}, backend, layer.attention_norm_bias));
+      LoadVector({&tensors.gate_bias, &tensors.up_bias}, loader, layer.gate_up_bias));
+  VITRINE_ASSIGN_OR_RETURN(layer.down, LoadMatrix({&tensors.down}, RowLayout::kStacked, loader));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.down_bias}, loader, layer.down_bias));
+  return LoadNorm(tensors.mlp_post_norm, loader, layer.mlp_post_norm);
+}
+
+// A norm of the embeddings depends on nothing but the token, so the rows of the table are what is
+// normalised. Bloom's head is tied to the table before the norm, which it therefore keeps.
+absl::Status LoadNormalizedEmbedding(const ModelTensors& tensors, const Loader& loader,
+                                     Weights& weights) {
+  std::vector<float> values;
+  std::vector<float> weight;
+  std::vector<float> bias;
+  AppendValues(tensors.embedding_norm, weight);
+  AppendValues(tensors.embedding_norm_bias, bias);
+  const size_t columns = weight.size();
+  values.resize(static_cast<size_t>(tensors.embedding.rows) * columns);
+  for (size_t row = 0; row < static_cast<size_t>(tensors.embedding.rows); ++row) {
+    const std::span<float> out(values.data() + row * columns, columns);
+    DequantizeRow(tensors.embedding.dtype, tensors.embedding.row(static_cast<int64_t>(row)),
+                  tensors.embedding.columns, out.data());
+    double mean = 0.0;
+    for (const float value : out) mean += value;
+    mean /= static_cast<double>(columns);
+    double variance = 0.0;
+    for (const float value : out) variance += (value - mean) * (value - mean);
+    variance /= static_cast<double>(columns);
+    const double scale = 1.0 / std::sqrt(variance + loader.config.norm_epsilon);
+    for (size_t i = 0; i < columns; ++i) {
+      out[i] = static_cast<float>((out[i] - mean) * scale * weight[i] + bias[i]);
+    }
+  }
+  const MatrixPart part = {.name = tensors.embedding.name,
+                           .dtype = DType::kF32,
+                           .data = std::as_bytes(std::span(values)).data(),
+                           .rows = tensors.embedding.rows,
+                           .columns = tensors.embedding.columns};
+  VITRINE_ASSIGN_OR_RETURN(weights.embedding, loader.backend.PackMatrix({.parts = {part}}));
   VITRINE_ASSIGN_OR_RETURN(
-      layer.qkv,
-      backend.PackMatrix({.parts = {PartOf(tensors.q), PartOf(tensors.k), PartOf(tensors.v)},
-                          .layout = QkvLayout(config),
-                          .head_dim = config.head_dim}));
-  VITRINE_RETURN_IF_ERROR(
-      LoadVector({&tensors.q_bias, &tensors.k_bias, &tensors.v_bias}, backend, layer.qkv_bias));
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.q_norm}, backend, layer.q_norm));
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.k_norm}, backend, layer.k_norm));
-  VITRINE_ASSIGN_OR_RETURN(layer.attention_out, LoadMatrix(tensors.attention_out, backend));
-  VITRINE_RETURN_IF_ERROR(
-      LoadVector({&tensors.attention_out_bias}, backend, layer.attention_out_bias));
-  return LoadVector({&tensors.attention_post_norm}, backend, layer.attention_post_norm);
+      weights.output_head,
+      LoadMatrix({tensors.output_head ? &*tensors.output_head : &tensors.embedding},
+                 RowLayout::kStacked, loader));
+  return absl::OkStatus();
 }
 
-absl::Status LoadMlp(const LayerTensors& tensors, Backend& backend, LayerWeights& layer) {
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.mlp_norm}, backend, layer.mlp_norm));
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.mlp_norm_bias}, backend, layer.mlp_norm_bias));
-  VITRINE_ASSIGN_OR_RETURN(layer.gate_up, LoadGateUp(tensors, backend));
-  VITRINE_RETURN_IF_ERROR(
-      LoadVector({&tensors.gate_bias, &tensors.up_bias}, backend, layer.gate_up_bias));
-  VITRINE_ASSIGN_OR_RETURN(layer.down, LoadMatrix(tensors.down, backend));
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.down_bias}, backend, layer.down_bias));
-  return LoadVector({&tensors.mlp_post_norm}, backend, layer.mlp_post_norm);
+absl::Status LoadEnds(const ModelTensors& tensors, const Loader& loader, Weights& weights) {
+  VITRINE_RETURN_IF_ERROR(LoadInputNorm(tensors.final_norm, loader, weights.final_norm));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.final_norm_bias}, loader, weights.final_norm_bias));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.position_table}, loader, weights.position_table));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.output_bias}, loader, weights.output_bias));
+  if (tensors.embedding_norm.data != nullptr) {
+    return LoadNormalizedEmbedding(tensors, loader, weights);
+  }
+  VITRINE_ASSIGN_OR_RETURN(weights.embedding,
+                           LoadMatrix({&tensors.embedding}, RowLayout::kStacked, loader));
+  if (tensors.output_head) {
+    VITRINE_ASSIGN_OR_RETURN(weights.output_head,
+                             LoadMatrix({&*tensors.output_head}, RowLayout::kStacked, loader));
+  }
+  return absl::OkStatus();
 }
 
 size_t LayerBytes(const LayerWeights& layer) {
@@ -104,21 +185,18 @@ size_t Weights::bytes() const {
 }
 
 absl::StatusOr<Weights> LoadWeights(const ModelConfig& config, const ModelTensors& tensors,
-                                    Backend& backend) {
+                                    Backend& backend, const WeightOptions& options) {
+  const Loader loader{config, options, backend};
   Weights weights;
   for (const LayerTensors& layer_tensors : tensors.layers) {
     LayerWeights& layer = weights.layers.emplace_back();
-    VITRINE_RETURN_IF_ERROR(LoadAttention(config, layer_tensors, backend, layer));
-    VITRINE_RETURN_IF_ERROR(LoadMlp(layer_tensors, backend, layer));
+    VITRINE_RETURN_IF_ERROR(LoadAttention(layer_tensors, loader, layer));
+    VITRINE_RETURN_IF_ERROR(LoadMlp(layer_tensors, loader, layer));
+    if (options.progress) {
+      options.progress(static_cast<int>(weights.layers.size()), config.num_layers);
+    }
   }
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.final_norm}, backend, weights.final_norm));
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.final_norm_bias}, backend, weights.final_norm_bias));
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.position_table}, backend, weights.position_table));
-  VITRINE_ASSIGN_OR_RETURN(weights.embedding, LoadMatrix(tensors.embedding, backend));
-  if (tensors.output_head) {
-    VITRINE_ASSIGN_OR_RETURN(weights.output_head, LoadMatrix(*tensors.output_head, backend));
-  }
-  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.output_bias}, backend, weights.output_bias));
+  VITRINE_RETURN_IF_ERROR(LoadEnds(tensors, loader, weights));
   return weights;
 }
 

@@ -1,7 +1,9 @@
 // All weights of a model as the backend holds them.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -43,10 +45,17 @@ struct Weights {
   size_t bytes() const;
 };
 
+struct WeightOptions {
+  // What all matrices become, whatever the file holds; none: they stay what they are.
+  std::optional<DType> dtype = {};
+  // Called after each layer with the number of layers that are loaded, and of all.
+  std::function<void(int, int)> progress = {};
+};
+
 // Packs all tensors through `backend`, in the order of use, so that a forward pass walks memory
-// once. RESOURCE_EXHAUSTED or UNIMPLEMENTED (a type that the backend does not offer) name the
-// tensor.
+// once. RESOURCE_EXHAUSTED, UNIMPLEMENTED (a type that the backend does not offer) and
+// INVALID_ARGUMENT (a matrix that cannot become options.dtype) name the tensor.
 absl::StatusOr<Weights> LoadWeights(const ModelConfig& config, const ModelTensors& tensors,
-                                    Backend& backend);
+                                    Backend& backend, const WeightOptions& options = {});
 
 }  // namespace vitrine

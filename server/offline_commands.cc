@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/inspect.h"
+#include "model/loader.h"
 #include "model/status.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_files.h"
@@ -80,8 +81,8 @@ absl::Status CheckModel(const std::string& path, const ServerOptions& options) {
   if (collector->ending != Ending::kFinished) {
     return absl::InternalError("the model gives no finite logits");
   }
-  std::string line =
-      "ok: " + loaded->served.architecture + ", " + loaded->model.weight_types + ", generated";
+  std::string line = "ok: " + loaded->served.architecture + ", " +
+                     DescribeShares(loaded->model.weight_shares) + ", generated";
   for (const TokenId id : collector->ids) line += " " + std::to_string(id);
   std::puts(line.c_str());
   return absl::OkStatus();

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -14,7 +16,7 @@
 #include "model/status.h"
 #include "server/attention_lab_command.h"
 
-ABSL_FLAG(std::string, model, "", "GGUF file of the model to serve");
+ABSL_FLAG(std::string, model, "", "GGUF file or Hugging Face folder of the model to serve");
 ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
           "HOST:PORT or unix:PATH; port 0 takes a free one and prints it");
 ABSL_FLAG(bool, insecure_listen, false,
@@ -23,6 +25,10 @@ ABSL_FLAG(std::string, backend, "auto", "auto, cpu, cuda or reference");
 ABSL_FLAG(int, threads, 0, "threads that compute; 0: one per core");
 ABSL_FLAG(std::string, numerics, "fast", "fast or exact");
 ABSL_FLAG(std::string, kv_dtype, "auto", "auto, f32, bf16 or q8_0");
+ABSL_FLAG(
+    std::string, weights, "file",
+    "type that weight matrices get while they are loaded: file (as they are), f32, bf16, q8_0, "
+    "q4_0 or q4_1");
 ABSL_FLAG(int, context_length, 0, "most tokens of prompt and answer; 0: what the model knows");
 ABSL_FLAG(int64_t, kv_cache_bytes, 0, "size of the key and value cache; 0: chosen");
 ABSL_FLAG(int, max_running_sequences, 32, "sequences computed at once");
@@ -120,6 +126,25 @@ absl::Status CheckListen(const std::string& listen, bool is_protected) {
   return absl::OkStatus();
 }
 
+// The type that --weights names; none: "file".
+absl::StatusOr<std::optional<DType>> ReadWeightType() {
+  struct Name {
+    std::string_view name;
+    DType dtype;
+  };
+  constexpr Name kNames[] = {{"f32", DType::kF32},
+                             {"bf16", DType::kBF16},
+                             {"q8_0", DType::kQ8_0},
+                             {"q4_0", DType::kQ4_0},
+                             {"q4_1", DType::kQ4_1}};
+  const std::string given = absl::GetFlag(FLAGS_weights);
+  if (given == "file") return std::nullopt;
+  for (const Name& known : kNames) {
+    if (known.name == given) return known.dtype;
+  }
+  return FlagError("weights", "must be file, f32, bf16, q8_0, q4_0 or q4_1");
+}
+
 absl::Status ReadModelFlags(ServerOptions& options) {
   options.model = absl::GetFlag(FLAGS_model);
   options.backend = absl::GetFlag(FLAGS_backend);
@@ -142,6 +167,7 @@ absl::Status ReadModelFlags(ServerOptions& options) {
   } else if (kv_dtype != "auto") {
     return FlagError("kv_dtype", "must be auto, f32, bf16 or q8_0");
   }
+  VITRINE_ASSIGN_OR_RETURN(options.load.weights.dtype, ReadWeightType());
   options.load.context_length = absl::GetFlag(FLAGS_context_length);
   options.load.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes);
   VITRINE_RETURN_IF_ERROR(CheckRange("context_length", options.load.context_length, 0, 1 << 24));

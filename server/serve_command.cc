@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "kernels/backend_factory.h"
 #include "model/attention_reader.h"
-#include "model/gguf.h"
+#include "model/model_files.h"
 #include "model/status.h"
 #include "server/clock.h"
 #include "server/grpc_server.h"
@@ -31,23 +29,6 @@ std::string TypeName(DType dtype) {
   return absl::AsciiStrToLower(absl::string_view(name.data(), name.size()));
 }
 
-void DescribeWeights(const GgufFile& file, ServedModel& served) {
-  for (const TensorView& tensor : file.tensors()) {
-    uint64_t elements = 1;
-    for (const int64_t extent : tensor.shape) elements *= static_cast<uint64_t>(extent);
-    served.parameters += elements;
-    const std::string name = TypeName(tensor.dtype);
-    auto type = std::ranges::find(served.weight_types, name, &ServedModel::WeightType::name);
-    if (type == served.weight_types.end()) {
-      served.weight_types.push_back({.name = name});
-      type = std::prev(served.weight_types.end());
-    }
-    ++type->tensors;
-    type->bytes += tensor.bytes;
-  }
-  std::ranges::sort(served.weight_types, std::greater<>(), &ServedModel::WeightType::bytes);
-}
-
 ServedModel Describe(const LoadedModel& model, const Backend& backend) {
   const ModelConfig& config = model.config;
   const RunnerLimits& limits = model.runner->limits();
@@ -65,6 +46,12 @@ ServedModel Describe(const LoadedModel& model, const Backend& backend) {
   served.head_dim = config.head_dim;
   served.d_model = config.d_model;
   served.trained_context_length = config.context_length;
+  for (const WeightShare& share : model.weight_shares) {
+    served.weight_types.push_back(
+        {.name = TypeName(share.dtype), .tensors = share.tensors, .bytes = share.bytes});
+  }
+  served.parameters = static_cast<uint64_t>(model.parameters);
+  served.sampling = model.sampling;
   served.backend = std::string(backend.name());
   served.device = backend.description();
   served.numerics = backend.numerics() == Numerics::kExact ? "exact" : "fast";
@@ -77,20 +64,27 @@ ServedModel Describe(const LoadedModel& model, const Backend& backend) {
   return served;
 }
 
+// One line that grows: converting weights takes as long as a person begins to wonder.
+void PrintProgress(int layers, int all_layers) {
+  std::fprintf(stderr, "\rconverting weights: layer %d of %d%s", layers, all_layers,
+               layers == all_layers ? "\n" : "");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::string& path,
                                                                    const ServerOptions& options) {
-  // The file first: what is wrong with it must not cost a backend's memory.
-  VITRINE_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
+  // The files first: what is wrong with them must not cost a backend's memory.
+  VITRINE_ASSIGN_OR_RETURN(const auto files, ModelFiles::Open(path));
   auto loaded = std::make_unique<ModelOnBackend>();
   VITRINE_ASSIGN_OR_RETURN(
       loaded->backend,
       CreateBackend(options.backend, {.numerics = options.numerics, .threads = options.threads}));
-  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(path, *loaded->backend, options.load));
+  LoadOptions load = options.load;
+  if (load.weights.dtype) load.weights.progress = PrintProgress;
+  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(*files, *loaded->backend, load));
   loaded->served = Describe(loaded->model, *loaded->backend);
   loaded->served.inspection_bytes = options.inspection_bytes;
-  DescribeWeights(*file, loaded->served);
   return loaded;
 }
 

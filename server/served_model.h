@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/sampling_defaults.h"
 #include "model/tokenizer.h"
 
 namespace vitrine::server {
@@ -17,7 +18,7 @@ struct ServedModel {
   int context_length = 0;  // Tokens of prompt and answer together.
   int64_t kv_tokens = 0;   // Tokens that the whole KV cache holds.
   int longest_token = 1;   // Bytes of the longest token.
-  float default_temperature = 1.0f;
+  SamplingDefaults sampling = {};
 
   // What may be asked about attention; 0: inspection is off.
   int64_t inspection_bytes = 0;  // Of one answer.

@@ -41,8 +41,7 @@ absl::StatusOr<float> ReadFloat(std::string_view field, bool is_set, float value
 
 absl::Status ReadFilters(const v1::SamplingOptions& sampling, const ServedModel& model,
                          SamplingParams& params) {
-  params.temperature =
-      sampling.has_temperature() ? sampling.temperature() : model.default_temperature;
+  if (sampling.has_temperature()) params.temperature = sampling.temperature();
   VITRINE_RETURN_IF_ERROR(CheckFloat("sampling.temperature", params.temperature, {0, 100}));
   if (sampling.has_top_k()) {
     if (sampling.top_k() < -1) {
@@ -129,6 +128,19 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(std::string_view field,
   return read;
 }
 
+// What the model's makers advise; otherwise what changes nothing.
+SamplingParams Defaults(const ServedModel& model) {
+  const SamplingDefaults& advised = model.sampling;
+  SamplingParams params;
+  params.temperature = advised.temperature.value_or(1.0f);
+  params.top_k = std::min(advised.top_k.value_or(0), model.vocabulary);
+  params.typical_p = advised.typical_p.value_or(params.typical_p);
+  params.top_p = advised.top_p.value_or(params.top_p);
+  params.min_p = advised.min_p.value_or(params.min_p);
+  params.repetition_penalty = advised.repetition_penalty.value_or(params.repetition_penalty);
+  return params;
+}
+
 uint64_t FreshSeed() {
   std::random_device entropy;
   return (uint64_t{entropy()} << 32) | entropy();
@@ -139,7 +151,7 @@ uint64_t FreshSeed() {
 absl::StatusOr<SamplingParams> ValidateSampling(const v1::SamplingOptions& sampling,
                                                 const ServedModel& model,
                                                 const RequestLimits& limits) {
-  SamplingParams params;
+  SamplingParams params = Defaults(model);
   VITRINE_RETURN_IF_ERROR(ReadFilters(sampling, model, params));
   VITRINE_RETURN_IF_ERROR(ReadPenalties(sampling, params));
   VITRINE_RETURN_IF_ERROR(ReadLogitBias(sampling, model, limits, params));

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/families.h"
+#include "model/gguf_families.h"
 #include "model/gguf.h"
 #include "model/tensor_map.h"
 #include "model/tokenizer.h"
@@ -61,10 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = vitrine::GgufFile::Parse(bytes, "fuzz.gguf");
   if (!file.ok()) return 0;
   CheckSound(**file, bytes);
-  const auto config = vitrine::ReadConfig(**file);
-  if (config.ok()) {
-    (void)vitrine::MapTensors(*config, **file, vitrine::kGgufTensorNames).status();
-  }
+  const auto model = vitrine::DescribeGguf(**file, **file);
+  if (model.ok()) (void)vitrine::MapTensors(model->config, **file, model->names).status();
   const auto tokenizer = vitrine::CreateTokenizer(**file);
   if (!tokenizer.ok()) return 0;
   const auto encoding = (*tokenizer)->Encode("abcd \xc3\xa9", {.parse_special = true});

@@ -213,9 +213,10 @@ TEST_F(FolderFamiliesTest, BadMembersAreRefusedByName) {
       {{{"num_attention_heads", 0}}, "num_attention_heads is 0"},
       {{{"num_attention_heads", 3}, {"num_key_value_heads", 3}},
        "hidden_size is 64, which is not a multiple of 3 heads"},
-      {{{"num_attention_heads", 64}}, "head_dim is 1, expected an even number"},
+      {{{"num_attention_heads", 64}},
+       "num_attention_heads makes heads of 1 dimensions, expected an even"},
       {{{"num_key_value_heads", 3}}, "num_key_value_heads is 3, which does not divide 4 heads"},
-      {{{"head_dim", 7}}, "head_dim is 7, expected an even number"},
+      {{{"head_dim", 7}}, "head_dim makes heads of 7 dimensions, expected an even number"},
       {{{"num_hidden_layers", 1000000}}, "num_hidden_layers is 1000000"},
       {{{"rms_norm_eps", 0}}, "rms_norm_eps is 0, expected a finite number above 0"},
       {{{"rms_norm_eps", "1e-5"}}, "rms_norm_eps is a string, expected a number"},
@@ -241,10 +242,72 @@ TEST_F(FolderFamiliesTest, BadMembersAreRefusedByName) {
   }
 }
 
+// What one family computes and another does not know must not be passed over.
+TEST_F(FolderFamiliesTest, FeaturesOfOtherFamiliesAreRefusedByName) {
+  struct Case {
+    Json changes;
+    std::string member;
+  };
+  const Case cases[] = {
+      {{{"sliding_window", 4096}}, "sliding_window"},
+      {{{"model_type", "mistral"}, {"attention_bias", true}}, "attention_bias"},
+      {{{"model_type", "olmo"}, {"clip_qkv", 8.0}}, "clip_qkv"},
+      {{{"model_type", "stablelm"}, {"qk_layernorm", true}}, "qk_layernorm"},
+      {{{"model_type", "granite"}, {"num_local_experts", 8}}, "num_local_experts"},
+      {{{"model_type", "opt"}, {"ffn_dim", 128}, {"word_embed_proj_dim", 32}},
+       "word_embed_proj_dim"},
+      {{{"model_type", "opt"}, {"do_layer_norm_before", false}}, "do_layer_norm_before"},
+      {{{"model_type", "bloom"}, {"apply_residual_connection_post_layernorm", true}},
+       "apply_residual_connection_post_layernorm"},
+      {{{"model_type", "gpt2"}, {"scale_attn_by_inverse_layer_idx", true}},
+       "scale_attn_by_inverse_layer_idx"},
+      {{{"residual_multiplier", 0.22}}, "residual_multiplier"},
+  };
+  for (const auto& [changes, member] : cases) {
+    const absl::Status status = DescribeWith(changes).status();
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << changes << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("config.json: " + member)) << changes;
+  }
+  EXPECT_TRUE(DescribeWith({{"sliding_window", nullptr}, {"use_sliding_window", false}}).ok());
+}
+
+TEST_F(FolderFamiliesTest, SamplingDefaultsComeFromGenerationConfig) {
+  Write("generation_config.json",
+        R"({"do_sample":true,"temperature":0.6,"top_k":20,"top_p":0.95,"min_p":0.0})");
+  const SamplingDefaults sampling = Describe(Llama())->sampling;
+  EXPECT_EQ(sampling.temperature, 0.6f);
+  EXPECT_EQ(sampling.top_k, 20);
+  EXPECT_EQ(sampling.top_p, 0.95f);
+  EXPECT_EQ(sampling.min_p, 0.0f);
+  EXPECT_FALSE(sampling.repetition_penalty.has_value());
+  Write("generation_config.json", R"({"do_sample":false,"temperature":0.6,"top_k":20})");
+  EXPECT_EQ(Describe(Llama())->sampling.temperature, 0.0f);
+  EXPECT_FALSE(Describe(Llama())->sampling.top_k.has_value());
+  Write("generation_config.json", R"({"top_p":1.5})");
+  EXPECT_THAT(std::string(Describe(Llama()).status().message()),
+              HasSubstr("generation_config.json: top_p is 1.5, expected"));
+}
+
+// Served up to the shorter length unless more is asked for: see LoadOptions.
+TEST_F(FolderFamiliesTest, LongRopeHasTwoSetsOfFrequencies) {
+  const std::vector<double> ones(8, 1.0);
+  const std::vector<double> fours(8, 4.0);
+  const Json rope = {
+      {"type", "su"}, {"short_factor", ones}, {"long_factor", fours}, {"rope_theta", 10000.0}};
+  const auto model = DescribeWith(
+      {{"model_type", "phi3"}, {"original_max_position_embeddings", 64}, {"rope_scaling", rope}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->config.short_context_length, 64);
+  EXPECT_EQ(model->config.rope_frequencies, RopeFrequencies(16, 10000.0));
+  EXPECT_EQ(model->config.long_rope_frequencies, LinearRopeFrequencies(16, 10000.0, 4.0));
+  EXPECT_FLOAT_EQ(model->config.rope_attention_factor,
+                  static_cast<float>(std::sqrt(1.0 + std::log(4.0) / std::log(64.0))));
+}
+
 TEST_F(FolderFamiliesTest, EveryNeededMemberIsAskedFor) {
   for (const std::string key :
        {"model_type", "hidden_size", "intermediate_size", "num_hidden_layers",
-        "num_attention_heads", "vocab_size", "max_position_embeddings", "rms_norm_eps"}) {
+        "num_attention_heads", "vocab_size", "max_position_embeddings"}) {
     Json config = Llama();
     config.erase(key);
     EXPECT_EQ(Describe(config).status().message(), "config.json: " + key + " is missing");

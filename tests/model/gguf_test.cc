@@ -233,7 +233,6 @@ std::vector<Broken> BrokenKeys() {
       {"alignment 12", [](auto& b) { b.SetUint("general.alignment", 12); }, "is 12, expected"},
       {"alignment 2^31", [](auto& b) { b.SetUint("general.alignment", 1u << 31); }, "2147483648"},
       {"alignment string", [](auto& b) { b.SetString("general.alignment", "32"); }, "is a string"},
-      {"split", [](auto& b) { b.SetUint("split.count", 3); }, "split.count is 3", kUnimplemented},
   };
 }
 

@@ -1,28 +1,36 @@
 // Tiny models in Hugging Face form against transformers (float32, eager; tests/data/models): every
 // logit of one pass over 48 tokens within the model's own tolerance, which is 20 times the noise of
 // a float32 run against a float64 one, and the tokens of a greedy run.
+//
+// To run another set of folders of the same form:
+//   VITRINE_GOLDEN_MODELS=DIR golden_models_test
+// where each may hold a model.gguf, which is then taken instead.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/folder_families.h"
 #include "model/kv_cache.h"
+#include "model/model_files.h"
 #include "model/rope_frequencies.h"
-#include "model/safetensors.h"
 #include "model/tensor_map.h"
 #include "model/transformer_runner.h"
 #include "model/weights.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/golden_gguf.h"
 
 namespace vitrine {
 namespace {
@@ -31,7 +39,18 @@ using Json = nlohmann::json;
 
 constexpr int kTokens = 48;
 
-std::string Folder(const std::string& model) { return VITRINE_TEST_DATA "/models/" + model; }
+std::string Root() {
+  const char* given = std::getenv("VITRINE_GOLDEN_MODELS");
+  return given != nullptr ? given : VITRINE_TEST_DATA "/models";
+}
+
+std::string Folder(const std::string& model) { return Root() + "/" + model; }
+
+// The folder itself, or the GGUF file that lies in it.
+std::string ModelPath(const std::string& model) {
+  const std::string gguf = Folder(model) + "/model.gguf";
+  return std::filesystem::exists(gguf) ? gguf : Folder(model);
+}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -70,21 +89,22 @@ struct Expected {
   std::vector<float> logits;  // [kTokens, vocabulary]
 };
 
-// A model of the folder form without its tokenizer.
+// A model without its tokenizer.
 class GoldenModel {
  public:
   // `pass_length`: tokens of the one pass by which the reference sets "dynamic" frequencies; we
   // serve up to the length of training only, where they are the plain ones.
-  GoldenModel(const std::string& model, const std::string& backend_name, int pass_length)
+  GoldenModel(const std::string& path, const std::string& backend_name, int pass_length)
       : backend_(*CreateBackend(backend_name, {.numerics = Numerics::kExact, .threads = 1})) {
-    FolderDescription description = *DescribeFolder(Folder(model));
-    if (model == "llama-dynamic-f32" && pass_length > 0) {
+    const auto files = *ModelFiles::Open(path);
+    ModelDescription description = *files->Describe();
+    if (files->label() == "llama-dynamic-f32" && pass_length > 0) {
       description.config.rope_frequencies =
           DynamicRopeFrequencies(description.config.rotary_dim, 10000.0, 2.0,
                                  description.config.context_length, pass_length);
     }
-    const auto checkpoint = *SafetensorsFolder::Open(Folder(model));
-    const ModelTensors tensors = *MapTensors(description.config, *checkpoint, description.names);
+    const ModelTensors tensors =
+        *MapTensors(description.config, **files->Weights(), description.names);
     vocabulary_ = description.config.vocabulary;
     runner_ = *TransformerRunner::Create(*backend_, description.config,
                                          *LoadWeights(description.config, tensors, *backend_),
@@ -133,10 +153,7 @@ struct Case {
 
 class GoldenModelsTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GoldenModelsTest, LogitsEqualTheReference) {
-  const auto& [name, backend] = GetParam();
-  const Expected expected(name);
-  GoldenModel model(name, backend, kTokens);
+void ExpectLogits(GoldenModel& model, const Expected& expected) {
   model.Step(expected.ids, 0);
   const std::vector<float> logits = model.Logits();
   ASSERT_EQ(logits.size(), expected.logits.size());
@@ -148,10 +165,16 @@ TEST_P(GoldenModelsTest, LogitsEqualTheReference) {
   EXPECT_LE(worst, tolerance);
 }
 
+TEST_P(GoldenModelsTest, LogitsEqualTheReference) {
+  const auto& [name, backend] = GetParam();
+  GoldenModel model(ModelPath(name), backend, kTokens);
+  ExpectLogits(model, Expected(name));
+}
+
 TEST_P(GoldenModelsTest, GreedyTokensEqualTheReference) {
   const auto& [name, backend] = GetParam();
   const Expected expected(name);
-  GoldenModel model(name, backend, 0);
+  GoldenModel model(ModelPath(name), backend, 0);
   const int prompt = expected.json["prompt_length"];
   const std::vector<TokenId> greedy = expected.json["greedy_ids"];
   TokenId next = model.Step({expected.ids.begin(), expected.ids.begin() + prompt}, 0).back();
@@ -162,14 +185,41 @@ TEST_P(GoldenModelsTest, GreedyTokensEqualTheReference) {
 }
 
 std::vector<Case> AllCases() {
+  std::vector<std::string> models;
+  for (const auto& entry : std::filesystem::directory_iterator(Root())) {
+    if (std::filesystem::exists(entry.path() / "expected.json")) {
+      models.push_back(entry.path().filename());
+    }
+  }
+  std::ranges::sort(models);
   std::vector<Case> cases;
-  for (const std::string model :
-       {"llama-bf16", "llama-dynamic-f32", "llama-gqa-tied-f32", "llama-linear-f32",
-        "llama-llama3rope-f32", "llama-sharded-f32", "llama-yarn-f32", "phi3-f32"}) {
+  for (const std::string& model : models) {
     for (const std::string backend : {"reference", "cpu"}) cases.push_back({model, backend});
   }
   return cases;
 }
+
+// The same weights under other names and in other orders.
+TEST(GgufFormTest, LogitsEqualTheReference) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("gguf_form." + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::set<std::string> architectures;
+  for (const Case& test : AllCases()) {
+    if (test.backend != "reference" || !HasGgufForm(Folder(test.model))) continue;
+    SCOPED_TRACE(test.model);
+    const std::string path = folder / (test.model + ".gguf");
+    std::ofstream(path, std::ios::binary) << ToGguf(Folder(test.model));
+    GoldenModel model(path, test.backend, 0);
+    ExpectLogits(model, Expected(test.model));
+    architectures.insert((*ModelFiles::Open(path))->architecture());
+  }
+  std::filesystem::remove_all(folder);
+  EXPECT_GE(architectures.size(), 9u);
+}
+
+// A folder that went missing would not be missed.
+TEST(GoldenModelsSetTest, HasAllModels) { EXPECT_GE(AllCases().size(), 34u); }
 
 std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   std::string name = info.param.model + "_" + info.param.backend;
