@@ -8,27 +8,6 @@
 
 namespace vitrine::server {
 
-void StreamSet::Add(GenerateStream* stream) {
-  std::lock_guard lock(mutex_);
-  streams_.insert(stream);
-}
-
-void StreamSet::Remove(GenerateStream* stream) {
-  std::lock_guard lock(mutex_);
-  streams_.erase(stream);
-}
-
-size_t StreamSet::size() const {
-  std::lock_guard lock(mutex_);
-  return streams_.size();
-}
-
-void StreamSet::EndStalled(int64_t now_us, int64_t limit_us) {
-  // Under the lock, so that no stream, nor the context that it points to, dies meanwhile.
-  std::lock_guard lock(mutex_);
-  for (GenerateStream* stream : streams_) stream->EndIfStalled(now_us, limit_us);
-}
-
 std::shared_ptr<GenerateStream> GenerateStream::Create(grpc::CallbackServerContext* context,
                                                        StreamSet& set, const Clock& clock,
                                                        const TransportLimits& limits) {

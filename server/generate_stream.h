@@ -11,36 +11,21 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "server/clock.h"
 #include "server/options.h"
 #include "server/request.h"
 #include "server/stream_messages.h"
+#include "server/stream_set.h"
 #include "server/token_sink.h"
 #include "vitrine/v1/generation.grpc.pb.h"
 
 namespace vitrine::server {
 
-class GenerateStream;
-
-// The streams that are open. Thread-safe.
-class StreamSet {
- public:
-  void Add(GenerateStream* stream);
-  void Remove(GenerateStream* stream);
-  size_t size() const;
-
-  // Ends the streams whose client has accepted nothing for `limit_us`.
-  void EndStalled(int64_t now_us, int64_t limit_us);
-
- private:
-  mutable std::mutex mutex_;
-  std::set<GenerateStream*> streams_;  // Guarded by mutex_.
-};
-
-class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>, public TokenSink {
+class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
+                             public TokenSink,
+                             public WatchedStream {
  public:
   // `set` and `clock` must outlive the stream; `context` lives until OnDone.
   static std::shared_ptr<GenerateStream> Create(grpc::CallbackServerContext* context,
@@ -63,7 +48,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
 
   // Any thread. Whether a write has been in flight for longer than `limit_us`; if so the call is
   // cancelled and will end with RESOURCE_EXHAUSTED.
-  void EndIfStalled(int64_t now_us, int64_t limit_us);
+  void EndIfStalled(int64_t now_us, int64_t limit_us) override;
 
  private:
   GenerateStream(grpc::CallbackServerContext* context, StreamSet& set, const Clock& clock,

@@ -200,7 +200,9 @@ void GrpcServer::Watch() {
     const bool is_serving = !is_draining_ && engine_.BusyMicros() < options_.stall_us;
     if (is_serving != was_serving) SetServing(is_serving);
     was_serving = is_serving;
-    inference_.streams().EndStalled(clock_.NowMicros(), options_.transport.no_progress_us);
+    const int64_t now_us = clock_.NowMicros();
+    inference_.streams().EndStalled(now_us, options_.transport.no_progress_us);
+    inspection_.streams().EndStalled(now_us, options_.transport.no_progress_us);
   }
 }
 

@@ -48,7 +48,7 @@ class GrpcServer {
   const Engine& engine() const { return engine_; }
   const RequestCounters& counters() const { return counters_; }
   const RequestQueue& queue() const { return queue_; }
-  size_t open_streams() const { return inference_.streams().size(); }
+  size_t open_streams() const { return inference_.streams().size() + inspection_.streams().size(); }
 
  private:
   GrpcServer(const ServerOptions& options, const ServedModel& model, Runner& runner,

@@ -38,7 +38,7 @@ grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
 grpc::ServerWriteReactor<v1::AttentionChunk>* InspectionService::GetAttention(
     grpc::CallbackServerContext* context, const v1::GetAttentionRequest* message) {
   const std::shared_ptr<ReplayStream> stream =
-      ReplayStream::Create(message->request_id(), parts_.queue, parts_.clock);
+      ReplayStream::Create(context, message->request_id(), {streams_, parts_.queue, parts_.clock});
   if (parts_.archive == nullptr) {
     stream->Refuse(Off());
     return stream.get();

@@ -10,6 +10,7 @@
 #include "server/request_archive.h"
 #include "server/request_queue.h"
 #include "server/served_model.h"
+#include "server/stream_set.h"
 #include "vitrine/v1/inspection.grpc.pb.h"
 
 namespace vitrine::server {
@@ -35,8 +36,12 @@ class InspectionService final : public v1::Inspection::CallbackService {
                                          const v1::ListRequestsRequest* message,
                                          v1::ListRequestsResponse* response) override;
 
+  StreamSet& streams() { return streams_; }
+  const StreamSet& streams() const { return streams_; }
+
  private:
   const Parts parts_;
+  StreamSet streams_;
 };
 
 }  // namespace vitrine::server

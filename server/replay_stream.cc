@@ -10,11 +10,14 @@
 
 namespace vitrine::server {
 
-std::shared_ptr<ReplayStream> ReplayStream::Create(std::string request_id, RequestQueue& queue,
-                                                   const Clock& clock) {
-  std::shared_ptr<ReplayStream> stream(new ReplayStream(std::move(request_id), queue, clock));
-  std::lock_guard lock(stream->mutex_);
-  stream->self_ = stream;
+std::shared_ptr<ReplayStream> ReplayStream::Create(grpc::CallbackServerContext* context,
+                                                   std::string request_id, const Parts& parts) {
+  std::shared_ptr<ReplayStream> stream(new ReplayStream(context, std::move(request_id), parts));
+  {
+    std::lock_guard lock(stream->mutex_);
+    stream->self_ = stream;
+  }
+  parts.set.Add(stream.get());
   return stream;
 }
 
@@ -47,7 +50,8 @@ void ReplayStream::SubmitNext() {
   origin_ = requests_.front().trace->origin;
   active_ = std::make_shared<ActiveRequest>(NewRequestId(), std::move(requests_.front()), self_);
   requests_.pop_front();
-  if (const absl::Status status = queue_.Push(active_, clock_.NowMicros()); !status.ok()) {
+  if (const absl::Status status = parts_.queue.Push(active_, parts_.clock.NowMicros());
+      !status.ok()) {
     active_->sink.reset();
     End(status);
   }
@@ -90,7 +94,7 @@ void ReplayStream::OnEnd(const AnswerEnd& end) {
 
 void ReplayStream::OnWriteDone(bool ok) {
   std::lock_guard lock(mutex_);
-  is_writing_ = false;
+  write_began_us_ = kNever;
   if (!ok) {
     is_dead_ = true;
     if (active_ != nullptr) active_->cancelled = true;
@@ -105,7 +109,18 @@ void ReplayStream::OnCancel() {
   Advance();
 }
 
+void ReplayStream::EndIfStalled(int64_t now_us, int64_t limit_us) {
+  {
+    std::lock_guard lock(mutex_);
+    if (is_stalled_ || write_began_us_ == kNever || now_us - write_began_us_ < limit_us) return;
+    is_stalled_ = true;
+  }
+  // Not under the lock: it may call back.
+  context_->TryCancel();
+}
+
 void ReplayStream::OnDone() {
+  parts_.set.Remove(this);
   // Outlives the lock: it may be the last owner of the mutex.
   std::shared_ptr<ReplayStream> last_reference;
   std::lock_guard lock(mutex_);
@@ -113,17 +128,19 @@ void ReplayStream::OnDone() {
 }
 
 void ReplayStream::Advance() {
-  if (is_finished_ || is_writing_) return;
+  if (is_finished_ || write_began_us_ != kNever) return;
   if (is_dead_) {
     waiting_.clear();
     is_finished_ = true;
-    Finish({grpc::StatusCode::CANCELLED, "cancelled by the client"});
+    Finish(is_stalled_
+               ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly")
+               : grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the client"));
     return;
   }
   if (!waiting_.empty()) {
     in_flight_ = std::move(waiting_.front().chunk);
     waiting_.pop_front();
-    is_writing_ = true;
+    write_began_us_ = parts_.clock.NowMicros();
     StartWrite(&in_flight_);
     return;
   }

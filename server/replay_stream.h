@@ -9,32 +9,47 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "server/clock.h"
 #include "server/request.h"
 #include "server/request_queue.h"
+#include "server/stream_set.h"
 #include "server/token_sink.h"
 #include "vitrine/v1/inspection.grpc.pb.h"
 
 namespace vitrine::server {
 
-class ReplayStream final : public grpc::ServerWriteReactor<v1::AttentionChunk>, public TokenSink {
+class ReplayStream final : public grpc::ServerWriteReactor<v1::AttentionChunk>,
+                           public TokenSink,
+                           public WatchedStream {
  public:
-  // `queue` and `clock` must outlive the stream. `request_id` is that of the request looked at.
-  static std::shared_ptr<ReplayStream> Create(std::string request_id, RequestQueue& queue,
-                                              const Clock& clock);
+  struct Parts {
+    StreamSet& set;
+    RequestQueue& queue;
+    const Clock& clock;
+  };
+  // All parts must outlive the stream; `context` lives until OnDone. `request_id` is that of the
+  // request looked at.
+  static std::shared_ptr<ReplayStream> Create(grpc::CallbackServerContext* context,
+                                              std::string request_id, const Parts& parts);
 
   // Computes `requests`, which have their times, one after the other. Instead of Refuse.
   void Start(std::vector<GenerationRequest> requests);
   void Refuse(const absl::Status& status);
 
   // Delivery thread.
+  void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
   void OnToken(const AnswerToken& /*token*/) override {}
   void OnAttention(TraceChunk chunk) override;
   void OnEnd(const AnswerEnd& end) override;
+
+  // Any thread. The call is cancelled and will end with RESOURCE_EXHAUSTED.
+  void EndIfStalled(int64_t now_us, int64_t limit_us) override;
 
  private:
   struct Message {
@@ -42,8 +57,10 @@ class ReplayStream final : public grpc::ServerWriteReactor<v1::AttentionChunk>, 
     CreditHold hold;
   };
 
-  ReplayStream(std::string request_id, RequestQueue& queue, const Clock& clock)
-      : request_id_(std::move(request_id)), queue_(queue), clock_(clock) {}
+  ReplayStream(grpc::CallbackServerContext* context, std::string request_id, const Parts& parts)
+      : context_(context), request_id_(std::move(request_id)), parts_(parts) {
+    origin_.is_replay = true;
+  }
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -54,9 +71,9 @@ class ReplayStream final : public grpc::ServerWriteReactor<v1::AttentionChunk>, 
   void End(const absl::Status& status);
   void Advance();
 
+  grpc::CallbackServerContext* const context_;
   const std::string request_id_;
-  RequestQueue& queue_;
-  const Clock& clock_;
+  const Parts parts_;
 
   std::mutex mutex_;  // Guards all below.
   std::shared_ptr<ReplayStream> self_;
@@ -67,10 +84,11 @@ class ReplayStream final : public grpc::ServerWriteReactor<v1::AttentionChunk>, 
   TraceEnd total_ = {.is_complete = true};
   float max_row_sum_error_ = 0.0f;
   float max_lse_delta_ = 0.0f;
-  TraceOrigin origin_ = {.is_replay = true};
+  TraceOrigin origin_;
   uint64_t next_sequence_number_ = 0;
-  bool is_writing_ = false;
-  bool is_dead_ = false;  // The client is gone.
+  int64_t write_began_us_ = kNever;  // kNever: no write is in flight.
+  bool is_dead_ = false;             // The client is gone.
+  bool is_stalled_ = false;
   bool has_end_ = false;  // final_status_ follows waiting_.
   bool is_finished_ = false;
   absl::Status final_status_;

@@ -13,7 +13,7 @@ void StreamMessages::Accept(const ActiveRequest& request, bool with_prompt_ids) 
 }
 
 void StreamMessages::AddPromptLogprobs(std::span<const PromptToken> prompt) {
-  server::AddPromptLogprobs(prompt, *waiting_.front().mutable_accepted());
+  server::AddPromptLogprobs(prompt, *waiting_.front().event.mutable_accepted());
   awaits_prompt_ = false;
 }
 

@@ -36,6 +36,7 @@ struct Settings {
 
 class CountingSink final : public TokenSink {
  public:
+  void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
   void OnToken(const AnswerToken& /*token*/) override {}
   void OnAttention(TraceChunk chunk) override { bytes += chunk.bytes(); }
   void OnEnd(const AnswerEnd& /*end*/) override { ended.set_value(); }

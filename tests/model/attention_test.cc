@@ -311,6 +311,95 @@ struct TinyModel {
   std::unique_ptr<TransformerRunner> runner;
 };
 
+// Every reduction of a plan against the same made of single rows.
+class ReductionTest {
+ public:
+  ReductionTest()
+      : model_(VITRINE_TEST_DATA "/models/llama-gqa-tied-f32", "cpu"),
+        config_(model_.description.config),
+        single_(PlanOf(AllLayers(config_.num_layers), config_.num_heads)) {
+    single_.wants_rows = true;
+    rows_ = Trace(single_).values;
+  }
+
+  Rows Trace(const AttentionPlan& plan) {
+    return TraceAll(*model_.runner, model_.ids, plan, static_cast<int>(model_.ids.size()));
+  }
+  const AttentionPlan& single() const { return single_; }
+  size_t length() const { return model_.ids.size(); }
+
+  float Weight(int layer, int head, size_t at) const {
+    const auto cell = static_cast<size_t>(layer * config_.num_heads + head);
+    return rows_[cell * length() * length() + at];
+  }
+
+  static float Combine(const std::vector<float>& numbers, AttentionCombine combine) {
+    if (combine == AttentionCombine::kMax) return *std::ranges::max_element(numbers);
+    double sum = 0;
+    for (const float number : numbers) sum += static_cast<double>(number);
+    return static_cast<float>(sum / static_cast<double>(numbers.size()));
+  }
+
+  void ExpectReduced(const AttentionPlan& plan) {
+    const std::vector<float> actual = Trace(plan).values;
+    ASSERT_EQ(actual.size(), static_cast<size_t>(plan.cells()) * length() * length());
+    size_t i = 0;
+    for (int layer = 0; layer < plan.layer_axis(); ++layer) {
+      for (int head = 0; head < plan.head_axis(); ++head) {
+        for (size_t at = 0; at < length() * length(); ++at, ++i) {
+          ASSERT_NEAR(actual[i], Expected(plan, layer, head, at), 1e-6f);
+        }
+      }
+    }
+  }
+
+ private:
+  float Expected(const AttentionPlan& plan, int layer, int head, size_t at) const {
+    if (plan.is_paired) {
+      std::vector<float> pairs;
+      for (size_t p = 0; p < plan.heads.size(); ++p) {
+        pairs.push_back(Weight(plan.layers[p], plan.heads[p], at));
+      }
+      return plan.reduce_heads ? Combine(pairs, *plan.reduce_heads)
+                               : pairs[static_cast<size_t>(head)];
+    }
+    std::vector<float> layers;
+    for (const int32_t l : plan.layers) {
+      std::vector<float> heads;
+      for (const int32_t h : plan.heads) heads.push_back(Weight(l, h, at));
+      layers.push_back(plan.reduce_heads ? Combine(heads, *plan.reduce_heads)
+                                         : heads[static_cast<size_t>(head)]);
+    }
+    return plan.reduce_layers ? Combine(layers, *plan.reduce_layers)
+                              : layers[static_cast<size_t>(layer)];
+  }
+
+  TinyModel model_;
+  const ModelConfig& config_;
+  AttentionPlan single_;
+  std::vector<float> rows_;
+};
+
+TEST(TinyModelAttention, ReductionsAreThoseOfTheSingleRows) {
+  ReductionTest test;
+  const std::vector<std::optional<AttentionCombine>> ways = {std::nullopt, AttentionCombine::kMean,
+                                                             AttentionCombine::kMax};
+  for (const auto& heads : ways) {
+    for (const auto& layers : ways) {
+      AttentionPlan plan = test.single();
+      plan.reduce_heads = heads;
+      plan.reduce_layers = layers;
+      test.ExpectReduced(plan);
+    }
+    AttentionPlan pairs = test.single();
+    pairs.is_paired = true;
+    pairs.layers = {1, 0, 1};
+    pairs.heads = {3, 2, 0};
+    pairs.reduce_heads = heads;
+    test.ExpectReduced(pairs);
+  }
+}
+
 // Tokens and logits of 64 random batches of a served model: nobody traced, one sequence, all.
 TEST(TinyModelAttention, TracingChangesNoBitOfAnyLogit) {
   const std::string folder = VITRINE_TEST_DATA "/models/llama-gqa-tied-f32";

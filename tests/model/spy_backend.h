@@ -83,6 +83,8 @@ class SpyBackend final : public Backend {
   }
   void DoGatherRows(const GatherRowsArgs& args) override { inner_->GatherRows(args); }
   void DoSample(const SampleArgs& args) override { inner_->Sample(args); }
+  void DoAdjustLogits(const AdjustLogitsArgs& args) override { inner_->AdjustLogits(args); }
+  void DoLogprobs(const LogprobsArgs& args) override { inner_->Logprobs(args); }
 
   std::vector<float> Download(DeviceSpan<const float> source, int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));

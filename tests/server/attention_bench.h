@@ -30,6 +30,7 @@ inline constexpr int kTraceContext = 96;
 // What the consumer of one request got.
 class TraceReader final : public TokenSink {
  public:
+  void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
   void OnToken(const AnswerToken& token) override {
     if (token.choice == 0) ids.push_back(token.id);
     choice_ids[static_cast<size_t>(token.choice)].push_back(token.id);
@@ -124,6 +125,7 @@ class TraceBench {
               .max_reduced_pairs = 64,
               .num_layers = options.layers,
               .num_heads = options.heads};
+    limits_.max_running_sequences = options.running;
     queue_ = std::make_unique<RequestQueue>(
         QueueLimits{.max_requests = 100, .max_prompt_tokens = 100'000}, counters_);
     delivery_ =

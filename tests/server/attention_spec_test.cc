@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "server/field_error.h"
 #include "server/validate_attention.h"
@@ -20,6 +23,11 @@ absl::Status StatusOfSpec(const TraceBench& bench,
   v1::GenerateRequest request = TraceRequest(20, 5);
   fill(*request.mutable_attention());
   return bench.Validate(request).status();
+}
+
+std::string FieldOf(const absl::Status& status) {
+  const std::optional<FieldViolation> violation = ViolationOf(status);
+  return violation.has_value() ? violation->field : "";
 }
 
 struct BadSpec {

@@ -194,6 +194,7 @@ TEST(AttentionTrace, ChoicesShareTheRowsOfThePromptAndHaveTheirOwn) {
   request.mutable_sampling()->set_seed(3);
   request.mutable_output()->set_n(3);
   const auto reader = bench.Run(request);
+  ASSERT_TRUE(reader->has_trace_end());
   EXPECT_NE(reader->choice_ids[0], reader->choice_ids[1]);
   EXPECT_EQ(reader->trace_end().rows(), 37u + 3u * 11u);
   EXPECT_EQ(reader->trace_end().status(), v1::TRACE_STATUS_OK);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/server/server_fixture.h"
+#include "vitrine/v1/control.grpc.pb.h"
 #include "vitrine/v1/inspection.grpc.pb.h"
 
 namespace vitrine::server {
@@ -143,6 +144,19 @@ TEST_F(InspectionTest, OffIsRefusedWithTheFlagThatTurnsItOn) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
     EXPECT_THAT(status.error_message(), HasSubstr("--allow_inspection"));
   }
+}
+
+TEST_F(InspectionTest, DescribeModelTellsWhatIsOnOffer) {
+  StartInspection();
+  const auto control = v1::Control::NewStub(channel_);
+  grpc::ClientContext context;
+  v1::DescribeModelResponse model;
+  ASSERT_TRUE(control->DescribeModel(&context, {}, &model).ok());
+  EXPECT_THAT(model.capabilities().request_fields(), testing::Contains("attention"));
+  EXPECT_THAT(model.capabilities().attention_outputs(),
+              testing::ElementsAre("stats", "top_k", "span_mass", "column_sum", "dense", "tile"));
+  EXPECT_EQ(model.limits().inspection_bytes(), uint64_t{64} << 20);
+  EXPECT_EQ(model.limits().inspection_retention().seconds(), 60);
 }
 
 TEST_F(InspectionTest, BadAskingIsRefused) {
