@@ -45,7 +45,7 @@ void StreamMessages::Finish(const AnswerEnd& end, const GenerationRequest& reque
 }
 
 std::optional<v1::GenerateEvent> StreamMessages::Take() {
-  if (waiting_.empty() || awaits_prompt_) return std::nullopt;
+  if (empty()) return std::nullopt;
   v1::GenerateEvent event = std::move(waiting_.front().event);
   waiting_.pop_front();
   event.set_sequence_number(next_sequence_number_++);

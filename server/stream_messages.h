@@ -29,9 +29,9 @@ class StreamMessages {
   // Of a request whose status is OK; choices that did not finish are ended first.
   void Finish(const AnswerEnd& end, const GenerationRequest& request);
 
-  // The next message, with its sequence number; none when all have been taken.
+  // The next message, with its sequence number; none where none can be taken.
   std::optional<v1::GenerateEvent> Take();
-  bool empty() const { return waiting_.empty(); }
+  bool empty() const { return waiting_.empty() || awaits_prompt_; }
   void Clear() { waiting_.clear(); }
 
  private:
