@@ -63,6 +63,7 @@ void AddCompleted(const RequestRecord& record, Samples* samples, BenchReport* re
   report->prompt_tokens += usage.prompt_tokens();
   report->cached_prompt_tokens += usage.cached_prompt_tokens();
   report->output_tokens += Tokens(record);
+  report->answers_hash += record.done.token_hash();
   samples->server_queue.emplace_back(std::chrono::microseconds(record.done.timings().queue_us()));
   samples->server_prefill.emplace_back(
       std::chrono::microseconds(record.done.timings().prefill_us()));
@@ -85,12 +86,34 @@ void AddFailed(const RequestRecord& record, Samples* samples, BenchReport* repor
   }
 }
 
-LabelledResult Labelled(const RequestRecord& record) {
+nanoseconds LongestGap(const std::vector<RequestRecord>& records, nanoseconds begin,
+                       nanoseconds end) {
+  nanoseconds longest{0};
+  for (const RequestRecord& record : records) {
+    if (!record.label.empty()) continue;
+    for (size_t i = 1; i < record.messages.size(); ++i) {
+      const nanoseconds before = record.messages[i - 1].at;
+      const nanoseconds after = record.messages[i].at;
+      if (after > begin && before < end) longest = std::max(longest, after - before);
+    }
+  }
+  return longest;
+}
+
+LabelledResult Labelled(const RequestRecord& record, const std::vector<RequestRecord>& records) {
   LabelledResult result = {.label = record.label,
                            .status = absl::StatusCodeToString(record.status.code())};
   if (record.messages.empty()) return result;
   result.ttft_ms = Milliseconds(Ttft(record));
   result.e2e_ms = Milliseconds(EndToEnd(record));
+  const v1::Timings& timings = record.done.timings();
+  result.prefill_steps = timings.prefill_chunks();
+  if (result.prefill_steps > 0) {
+    result.mean_step_ms = static_cast<double>(timings.prefill_us()) / 1e3 / result.prefill_steps;
+  }
+  result.longest_step_ms = static_cast<double>(timings.longest_step_us()) / 1e3;
+  result.longest_gap_ms =
+      Milliseconds(LongestGap(records, record.arrival, record.messages.front().at));
   return result;
 }
 
@@ -103,6 +126,20 @@ void AppendRow(const char* name, const Percentiles& p, std::string* text) {
   if (p.count == 0) return;
   absl::StrAppendFormat(text, "%-16s %9.2f %9.2f %9.2f %9.2f %9d\n", name, p.p50, p.p90, p.p99,
                         p.max, p.count);
+}
+
+// In units of steps, since what is promised is a number of them.
+void AppendSteps(const LabelledResult& result, std::string* text) {
+  if (result.prefill_steps == 0 || result.mean_step_ms == 0.0 || result.longest_step_ms == 0.0) {
+    return;
+  }
+  absl::StrAppendFormat(
+      text,
+      "  prompt in %d steps, mean %.2f ms, longest %.2f ms: TTFT = %.1f mean steps\n"
+      "  longest gap of the load meanwhile %.2f ms = %.1f longest steps, %.1f mean steps\n",
+      result.prefill_steps, result.mean_step_ms, result.longest_step_ms,
+      result.ttft_ms / result.mean_step_ms, result.longest_gap_ms,
+      result.longest_gap_ms / result.longest_step_ms, result.longest_gap_ms / result.mean_step_ms);
 }
 
 }  // namespace
@@ -138,7 +175,7 @@ BenchReport MakeReport(std::string load, const std::vector<RequestRecord>& recor
   size_t good = 0;
   for (const RequestRecord& record : records) {
     if (!record.label.empty()) {
-      report.labelled.push_back(Labelled(record));
+      report.labelled.push_back(Labelled(record, records));
       continue;
     }
     ++report.requests;
@@ -150,6 +187,11 @@ BenchReport MakeReport(std::string load, const std::vector<RequestRecord>& recor
     }
     AddCompleted(record, &samples, &report);
     if (IsGood(record, level)) ++good;
+  }
+  if (report.prompt_tokens > 0) {
+    report.computed_prompt_share =
+        static_cast<double>(report.prompt_tokens - report.cached_prompt_tokens) /
+        static_cast<double>(report.prompt_tokens);
   }
   report.ttft = PercentilesOf(std::move(samples.ttft));
   report.tpot = PercentilesOf(std::move(samples.tpot));
@@ -178,10 +220,12 @@ std::string ReportText(const BenchReport& report) {
   absl::StrAppendFormat(&text,
                         "%.1f output tokens/s, %.1f total tokens/s, %.2f requests/s, "
                         "%.2f good requests/s\n"
-                        "%d prompt tokens (%d cached), %d output tokens\n",
+                        "%d prompt tokens (%d cached: %.1f %% computed), %d output tokens, "
+                        "hash of answers %016x\n",
                         report.output_tokens_per_s, report.total_tokens_per_s,
                         report.requests_per_s, report.goodput_requests_per_s, report.prompt_tokens,
-                        report.cached_prompt_tokens, report.output_tokens);
+                        report.cached_prompt_tokens, 100.0 * report.computed_prompt_share,
+                        report.output_tokens, report.answers_hash);
   absl::StrAppendFormat(&text, "%-16s %9s %9s %9s %9s %9s\n", "milliseconds", "p50", "p90", "p99",
                         "max", "samples");
   AppendRow("TTFT", report.ttft, &text);
@@ -194,6 +238,7 @@ std::string ReportText(const BenchReport& report) {
   for (const LabelledResult& result : report.labelled) {
     absl::StrAppendFormat(&text, "%s: %s, TTFT %.2f ms, E2E %.2f ms\n", result.label, result.status,
                           result.ttft_ms, result.e2e_ms);
+    AppendSteps(result, &text);
   }
   return text;
 }
@@ -206,23 +251,27 @@ std::string ReportJson(const BenchReport& report) {
   std::string injected;
   for (const LabelledResult& result : report.labelled) {
     absl::StrAppendFormat(
-        &injected, R"(%s{"label":"%s","status":"%s","ttft_ms":%.3f,"e2e_ms":%.3f})",
-        injected.empty() ? "" : ",", result.label, result.status, result.ttft_ms, result.e2e_ms);
+        &injected,
+        R"(%s{"label":"%s","status":"%s","ttft_ms":%.3f,"e2e_ms":%.3f,"prefill_steps":%d,)"
+        R"("mean_step_ms":%.3f,"longest_step_ms":%.3f,"longest_gap_ms":%.3f})",
+        injected.empty() ? "" : ",", result.label, result.status, result.ttft_ms, result.e2e_ms,
+        result.prefill_steps, result.mean_step_ms, result.longest_step_ms, result.longest_gap_ms);
   }
   return absl::StrFormat(
       R"({"load":"%s","requests":%d,"completed":%d,"refused":%d,"failed":%d,"errors":{%s},)"
       R"("wall_s":%.6f,"output_tokens":%d,"prompt_tokens":%d,"cached_prompt_tokens":%d,)"
+      R"("computed_prompt_share":%.4f,"answers_hash":"%016x",)"
       R"("output_tokens_per_s":%.3f,"total_tokens_per_s":%.3f,"requests_per_s":%.4f,)"
       R"("goodput_requests_per_s":%.4f,"coalesced_messages":%d,"ttft_ms":%s,"tpot_ms":%s,)"
       R"("itl_ms":%s,"e2e_ms":%s,"refusal_ms":%s,"server_queue_ms":%s,"server_prefill_ms":%s,)"
       R"("injected":[%s]})",
       report.load, report.requests, report.completed, report.refused, report.failed(), errors,
       report.wall_s, report.output_tokens, report.prompt_tokens, report.cached_prompt_tokens,
-      report.output_tokens_per_s, report.total_tokens_per_s, report.requests_per_s,
-      report.goodput_requests_per_s, report.coalesced_messages, PercentilesJson(report.ttft),
-      PercentilesJson(report.tpot), PercentilesJson(report.itl), PercentilesJson(report.e2e),
-      PercentilesJson(report.refusal), PercentilesJson(report.server_queue),
-      PercentilesJson(report.server_prefill), injected);
+      report.computed_prompt_share, report.answers_hash, report.output_tokens_per_s,
+      report.total_tokens_per_s, report.requests_per_s, report.goodput_requests_per_s,
+      report.coalesced_messages, PercentilesJson(report.ttft), PercentilesJson(report.tpot),
+      PercentilesJson(report.itl), PercentilesJson(report.e2e), PercentilesJson(report.refusal),
+      PercentilesJson(report.server_queue), PercentilesJson(report.server_prefill), injected);
 }
 
 }  // namespace vitrine::client

@@ -52,12 +52,19 @@ struct ServiceLevel {
   std::optional<std::chrono::nanoseconds> tpot;
 };
 
-// A request reported on its own.
+// A request reported on its own, beside the load.
 struct LabelledResult {
   std::string label;
   std::string status;  // "OK" or the name of the code.
   double ttft_ms = 0.0;
   double e2e_ms = 0.0;
+  // The steps of the server that computed its prompt, as the server reports them.
+  uint32_t prefill_steps = 0;
+  double mean_step_ms = 0.0;
+  double longest_step_ms = 0.0;
+  // Longest time between two messages of one stream of the load, from the request's arrival to its
+  // first token. What no step explains is delivery.
+  double longest_gap_ms = 0.0;
 };
 
 struct BenchReport {
@@ -74,6 +81,10 @@ struct BenchReport {
   double total_tokens_per_s = 0.0;
   double requests_per_s = 0.0;
   double goodput_requests_per_s = 0.0;
+  // Share of the prompt tokens that the server had to compute: the others were cached.
+  double computed_prompt_share = 0.0;
+  // Sum of the answers' token hashes: equal for equal answers, in whatever order they ended.
+  uint64_t answers_hash = 0;
   size_t coalesced_messages = 0;  // Messages with several tokens: ITL is then between messages.
   Percentiles ttft;
   Percentiles tpot;

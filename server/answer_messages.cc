@@ -88,6 +88,7 @@ v1::Done MakeDone(const AnswerEnd& end, int prompt_tokens) {
   timings.set_prefill_chunks(static_cast<uint32_t>(timeline.prefill_chunks));
   timings.set_preemptions(static_cast<uint32_t>(timeline.preemptions));
   timings.set_mean_batch_size(static_cast<float>(timeline.mean_batch_size()));
+  timings.set_longest_step_us(static_cast<uint64_t>(timeline.longest_step_us));
   done.set_token_hash(end.token_hash);
   return done;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "server/grpc_caller.h"
 #include "server/grpc_status.h"
 #include "server/validate.h"
 #include "server/validate_attention.h"
@@ -19,6 +20,11 @@ grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerCont
                                                         const v1::DescribeModelRequest* message,
                                                         v1::DescribeModelResponse* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto caller = Authorize(*context, parts_.callers, Scope::kControl);
+  if (!caller.ok()) {
+    reactor->Finish(ToGrpcStatus(caller.status()));
+    return reactor;
+  }
   const ServedModel& model = parts_.model;
   if (!message->model().empty() && message->model() != model.name) {
     reactor->Finish(ToGrpcStatus(absl::NotFoundError("model: no such model is served here")));
@@ -103,6 +109,12 @@ void ControlService::FillLimits(v1::Limits& limits) const {
 grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* context,
                                                   const v1::GetLoadRequest* /*message*/,
                                                   v1::GetLoadResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto caller = Authorize(*context, parts_.callers, Scope::kControl);
+  if (!caller.ok()) {
+    reactor->Finish(ToGrpcStatus(caller.status()));
+    return reactor;
+  }
   const EngineLoad load = parts_.engine.load();
   const RequestQueue::Load queue = parts_.queue.load();
   const RequestCounters& counters = parts_.counters;
@@ -136,7 +148,6 @@ grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* c
   response->set_failed(failed);
   response->set_live(accepted - finished - cancelled - expired - failed);
   response->set_refused(counters.refused);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "server/caller_table.h"
 #include "server/clock.h"
 #include "server/engine.h"
 #include "server/metrics.h"
@@ -22,6 +23,7 @@ class ControlService final : public v1::Control::CallbackService {
     const Engine& engine;
     const RequestCounters& counters;
     const Clock& clock;
+    const CallerTable* callers;  // Null: everybody may call.
   };
   // All parts must outlive the service.
   explicit ControlService(const Parts& parts) : parts_(parts) {}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/request_record.h"
 #include "server/request_trace.h"
 
@@ -21,6 +22,11 @@ BlockPool MakePool(const EngineOptions& options, const Runner& runner) {
   return options.prefix_cache ? BlockPool(num_blocks, options.hash_key) : BlockPool(num_blocks);
 }
 
+SchedulerOptions SizedFor(const RunnerLimits& limits, SchedulerOptions options) {
+  options.max_sequence_blocks = BlocksFor(limits.context_length);
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options, Runner& runner, RequestQueue& queue,
@@ -31,10 +37,14 @@ Engine::Engine(const EngineOptions& options, Runner& runner, RequestQueue& queue
       delivery_(delivery),
       clock_(clock),
       pool_(MakePool(options, runner)),
-      scheduler_(options.scheduler, pool_) {
+      scheduler_(SizedFor(runner.limits(), options.scheduler), pool_) {
   VITRINE_CHECK_LE(options.scheduler.max_step_tokens, runner.limits().max_step_rows);
   VITRINE_CHECK_LE(options.scheduler.max_running_sequences, runner.limits().max_step_sequences);
   VITRINE_CHECK_LE(options.scheduler.max_traced_rows, runner.limits().max_traced_rows);
+  // What a step may bring, so that it allocates nothing: a token of each sequence, and its end.
+  const auto sequences = static_cast<size_t>(options.scheduler.max_running_sequences);
+  next_tokens_.reserve(sequences);
+  events_.reserve(2 * sequences);
   PublishLoad();
 }
 
@@ -75,6 +85,10 @@ bool Engine::Turn() {
     runner_.Step(batch, next_tokens_);
     if (!batch.traces.empty() || !batch.certified_rows.empty()) ReadTraces(batch);
     const int64_t done_us = clock_.NowMicros();
+    for (const Sequence* sequence : scheduler_.step()) {
+      int64_t& longest_us = sequence->owner->timeline.longest_step_us;
+      longest_us = std::max(longest_us, done_us - began_us);
+    }
     for (const StepResult& result :
          scheduler_.Complete(next_tokens_, runner_.logprobs(), runner_.prompt_logprobs())) {
       NoteResult(result, done_us);
@@ -91,11 +105,14 @@ bool Engine::Turn() {
 void Engine::TakeArrivals() {
   queue_.Take(arrivals_);
   for (auto& request : arrivals_) {
-    const PrefixChain root = pool_.RootChain(request->request.cache_salt);
     if (request->request.trace != nullptr) {
       request->trace_credit = std::make_shared<TraceCredit>(options_.trace_buffer_bytes,
                                                             [&queue = queue_] { queue.Wake(); });
     }
+    // A name holds no NUL, so no two pairs of caller and salt meet. Callers share nothing: a hit is
+    // faster than a miss, and so tells what another one has asked.
+    const PrefixChain root = pool_.RootChain(absl::StrCat(
+        request->request.caller, absl::string_view("\0", 1), request->request.cache_salt));
     scheduler_.Admit(Sequence::ForRequest(request, root, next_arrival_));
     next_arrival_ += static_cast<uint64_t>(request->request.num_choices);
   }

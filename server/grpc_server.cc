@@ -25,12 +25,15 @@ constexpr auto kWatchInterval = std::chrono::milliseconds(100);
 constexpr auto kLastWrites = std::chrono::seconds(2);
 constexpr size_t kTransportMemory = size_t{512} << 20;
 
-EngineOptions MakeEngineOptions(const ServerOptions& options) {
+SipHashKey FreshKey() {
   std::random_device entropy;
   const auto word = [&] { return (uint64_t{entropy()} << 32) | entropy(); };
-  return {.scheduler = options.scheduler,
-          .prefix_cache = options.prefix_cache,
-          .hash_key = {word(), word()}};
+  return {word(), word()};
+}
+
+EngineOptions MakeEngineOptions(const ServerOptions& options) {
+  return {
+      .scheduler = options.scheduler, .prefix_cache = options.prefix_cache, .hash_key = FreshKey()};
 }
 
 std::unique_ptr<RequestArchive> MakeArchive(const ServerOptions& options, const Clock& clock) {
@@ -77,6 +80,9 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 30'000);
   // Two servers on one port would each get a part of the requests.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Some bytes on the wire may be many in memory.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   grpc::ResourceQuota quota("vitrine");
   quota.Resize(kTransportMemory);
   builder.SetResourceQuota(quota);
@@ -96,9 +102,10 @@ class WarmUpSink final : public TokenSink {
 
 }  // namespace
 
-GrpcServer::GrpcServer(const ServerOptions& options, const ServedModel& model, Runner& runner,
-                       const Clock& clock)
+GrpcServer::GrpcServer(const ServerOptions& options, std::unique_ptr<const CallerTable> callers,
+                       const ServedModel& model, Runner& runner, const Clock& clock)
     : options_(options),
+      callers_(std::move(callers)),
       model_(model),
       clock_(clock),
       queue_(options.queue, counters_),
@@ -112,18 +119,21 @@ GrpcServer::GrpcServer(const ServerOptions& options, const ServedModel& model, R
                   .queue = queue_,
                   .archive = archive_.get(),
                   .counters = counters_,
-                  .clock = clock}),
+                  .clock = clock,
+                  .callers = callers_.get()}),
       inspection_({.model = model,
                    .request_limits = options.request,
                    .queue = queue_,
                    .archive = archive_.get(),
-                   .clock = clock}),
+                   .clock = clock,
+                   .callers = callers_.get()}),
       control_({.model = model,
                 .options = options_,
                 .queue = queue_,
                 .engine = engine_,
                 .counters = counters_,
-                .clock = clock}) {}
+                .clock = clock,
+                .callers = callers_.get()}) {}
 
 GrpcServer::~GrpcServer() {
   Drain([] { return true; });
@@ -132,7 +142,14 @@ GrpcServer::~GrpcServer() {
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const ServerOptions& options,
                                                               const ServedModel& model,
                                                               Runner& runner, const Clock& clock) {
-  std::unique_ptr<GrpcServer> server(new GrpcServer(options, model, runner, clock));
+  std::unique_ptr<const CallerTable> callers;
+  if (!options.auth_tokens_file.empty()) {
+    VITRINE_ASSIGN_OR_RETURN(CallerTable table,
+                             CallerTable::Load(options.auth_tokens_file, FreshKey()));
+    callers = std::make_unique<const CallerTable>(std::move(table));
+  }
+  std::unique_ptr<GrpcServer> server(
+      new GrpcServer(options, std::move(callers), model, runner, clock));
   server->delivery_.Start();
   server->engine_.Start();
   VITRINE_RETURN_IF_ERROR(server->Listen());

@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "server/caller_table.h"
 #include "server/clock.h"
 #include "server/control_service.h"
 #include "server/delivery.h"
@@ -27,7 +28,7 @@ class GrpcServer {
  public:
   // Listens and answers; health is NOT_SERVING until a warm-up generation has succeeded, which is
   // before this returns. All arguments must outlive the server. UNAVAILABLE: the address cannot be
-  // bound; INVALID_ARGUMENT: a TLS file; INTERNAL: the warm-up failed.
+  // bound; INVALID_ARGUMENT: a TLS file or the file of callers; INTERNAL: the warm-up failed.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const ServerOptions& options,
                                                            const ServedModel& model, Runner& runner,
                                                            const Clock& clock);
@@ -51,8 +52,8 @@ class GrpcServer {
   size_t open_streams() const { return inference_.streams().size() + inspection_.streams().size(); }
 
  private:
-  GrpcServer(const ServerOptions& options, const ServedModel& model, Runner& runner,
-             const Clock& clock);
+  GrpcServer(const ServerOptions& options, std::unique_ptr<const CallerTable> callers,
+             const ServedModel& model, Runner& runner, const Clock& clock);
   absl::Status Listen();
   absl::Status WarmUp();
   void Watch();
@@ -60,6 +61,7 @@ class GrpcServer {
   bool IsQuiet() const;
 
   const ServerOptions& options_;
+  const std::unique_ptr<const CallerTable> callers_;  // Null: everybody may call.
   const ServedModel& model_;
   const Clock& clock_;
   RequestCounters counters_;

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "model/status.h"
 #include "server/answer_messages.h"
 #include "server/field_error.h"
+#include "server/grpc_caller.h"
 #include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 #include "server/unary_reactor.h"
@@ -23,6 +25,10 @@ grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
 
 absl::StatusOr<GenerationRequest> InferenceService::Prepare(
     const grpc::CallbackServerContext& context, const v1::GenerateRequest& message) {
+  VITRINE_ASSIGN_OR_RETURN(std::string caller, Authorize(context, parts_.callers, Scope::kData));
+  if (message.has_attention()) {
+    VITRINE_RETURN_IF_ERROR(Authorize(context, parts_.callers, Scope::kInspection).status());
+  }
   const int64_t arrival_us = parts_.clock.NowMicros();
   const int64_t left_us = DeadlineMicros(context);
   if (left_us <= 0) return absl::DeadlineExceededError("the deadline had passed on arrival");
@@ -32,6 +38,7 @@ absl::StatusOr<GenerationRequest> InferenceService::Prepare(
     ++parts_.counters.refused;
     return request;
   }
+  request->caller = std::move(caller);
   request->arrival_us = arrival_us;
   request->deadline_us =
       arrival_us + (left_us == kNever ? parts_.request_limits.max_request_us : left_us);
@@ -92,6 +99,8 @@ grpc::ServerUnaryReactor* InferenceService::GenerateUnary(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
                                                      const v1::TokenizeRequest* message,
                                                      v1::TokenizeResponse* response) {
+  const auto caller = Authorize(*context, parts_.callers, Scope::kData);
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   const absl::StatusOr<Encoding> encoding = ValidateTokenize(*message, parts_.model);
   if (!encoding.ok()) return FinishUnary(context, encoding.status());
   response->mutable_token_ids()->Add(encoding->ids.begin(), encoding->ids.end());
@@ -105,6 +114,8 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context,
                                                        const v1::DetokenizeRequest* message,
                                                        v1::DetokenizeResponse* response) {
+  const auto caller = Authorize(*context, parts_.callers, Scope::kData);
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   absl::StatusOr<std::string> bytes = ValidateDetokenize(*message, parts_.model);
   if (!bytes.ok()) return FinishUnary(context, bytes.status());
   response->set_text(*std::move(bytes));
@@ -114,6 +125,8 @@ grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* InferenceService::RenderChat(grpc::CallbackServerContext* context,
                                                        const v1::RenderChatRequest* /*message*/,
                                                        v1::RenderChatResponse* /*response*/) {
+  const auto caller = Authorize(*context, parts_.callers, Scope::kData);
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   return FinishUnary(context, absl::UnimplementedError("RenderChat is not supported yet"));
 }
 

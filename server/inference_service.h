@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "server/caller_table.h"
 #include "server/clock.h"
 #include "server/generate_stream.h"
 #include "server/metrics.h"
@@ -25,6 +26,7 @@ class InferenceService final : public v1::Generation::CallbackService {
     RequestArchive* archive;  // Null: requests are not kept.
     RequestCounters& counters;
     const Clock& clock;
+    const CallerTable* callers;  // Null: everybody may call.
   };
   // All parts must outlive the service.
   explicit InferenceService(const Parts& parts) : parts_(parts) {}

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/field_error.h"
+#include "server/grpc_caller.h"
 #include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 #include "server/inspection_messages.h"
@@ -23,9 +24,6 @@ absl::Status Off() {
       "inspection is off; the server's flag --allow_inspection turns it on");
 }
 
-// Whose requests may be seen. Callers have no identity without authentication.
-std::string CallerOf(const grpc::CallbackServerContext& /*context*/) { return {}; }
-
 grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
                                       const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -39,11 +37,13 @@ grpc::ServerWriteReactor<v1::AttentionChunk>* InspectionService::GetAttention(
     grpc::CallbackServerContext* context, const v1::GetAttentionRequest* message) {
   const std::shared_ptr<ReplayStream> stream =
       ReplayStream::Create(context, message->request_id(), {streams_, parts_.queue, parts_.clock});
-  if (parts_.archive == nullptr) {
-    stream->Refuse(Off());
+  // Whose requests may be seen: the caller's own.
+  const auto caller = Authorize(*context, parts_.callers, Scope::kInspection);
+  if (!caller.ok() || parts_.archive == nullptr) {
+    stream->Refuse(caller.ok() ? Off() : caller.status());
     return stream.get();
   }
-  const auto record = parts_.archive->Find(message->request_id(), CallerOf(*context));
+  const auto record = parts_.archive->Find(message->request_id(), *caller);
   if (!record.ok()) {
     stream->Refuse(record.status());
     return stream.get();
@@ -67,8 +67,10 @@ grpc::ServerWriteReactor<v1::AttentionChunk>* InspectionService::GetAttention(
 grpc::ServerUnaryReactor* InspectionService::GetRequest(grpc::CallbackServerContext* context,
                                                         const v1::GetRequestRequest* message,
                                                         v1::GetRequestResponse* response) {
+  const auto caller = Authorize(*context, parts_.callers, Scope::kInspection);
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   if (parts_.archive == nullptr) return FinishUnary(context, Off());
-  const auto record = parts_.archive->Find(message->request_id(), CallerOf(*context));
+  const auto record = parts_.archive->Find(message->request_id(), *caller);
   if (!record.ok()) return FinishUnary(context, record.status());
   *response = MakeRequestResponse(**record, parts_.archive->KeptFor(**record));
   return FinishUnary(context, absl::OkStatus());
@@ -77,6 +79,8 @@ grpc::ServerUnaryReactor* InspectionService::GetRequest(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* InspectionService::ListRequests(grpc::CallbackServerContext* context,
                                                           const v1::ListRequestsRequest* message,
                                                           v1::ListRequestsResponse* response) {
+  const auto caller = Authorize(*context, parts_.callers, Scope::kInspection);
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   if (parts_.archive == nullptr) return FinishUnary(context, Off());
   const uint32_t page = message->has_page_size() ? message->page_size() : kDefaultPage;
   if (page < 1 || page > kMaxPage) {
@@ -86,7 +90,7 @@ grpc::ServerUnaryReactor* InspectionService::ListRequests(grpc::CallbackServerCo
   }
   // One more than the page shows whether there is another.
   const auto records =
-      parts_.archive->List(CallerOf(*context), message->page_token(), static_cast<int>(page) + 1);
+      parts_.archive->List(*caller, message->page_token(), static_cast<int>(page) + 1);
   if (!records.ok()) return FinishUnary(context, records.status());
   for (const auto& record : *records) {
     if (response->requests_size() == static_cast<int>(page)) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "server/caller_table.h"
 #include "server/clock.h"
 #include "server/metrics.h"
 #include "server/options.h"
@@ -23,6 +24,7 @@ class InspectionService final : public v1::Inspection::CallbackService {
     RequestQueue& queue;
     RequestArchive* archive;  // Null: inspection is off.
     const Clock& clock;
+    const CallerTable* callers;  // Null: everybody may call.
   };
   // All parts must outlive the service.
   explicit InspectionService(const Parts& parts) : parts_(parts) {}

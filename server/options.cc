@@ -55,6 +55,9 @@ ABSL_FLAG(int64_t, inspection_bytes, int64_t{256} << 20,
           "most bytes of attention that one request may ask for, and of all kept requests");
 ABSL_FLAG(absl::Duration, inspection_retention, absl::Minutes(10),
           "how long a request that has ended can be looked at");
+ABSL_FLAG(std::string, auth_tokens_file, "",
+          "file of callers, one per line: NAME SCOPES TOKEN, scopes of data,inspection,control; "
+          "then every call but health needs a bearer token");
 ABSL_FLAG(bool, reflection, false, "offer the reflection service");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
@@ -62,7 +65,6 @@ ABSL_FLAG(bool, json, false, "bench-model, attention-lab: one JSON object instea
 ABSL_FLAG(std::string, now, "", "render-chat: what strftime_now prints, 2025-03-14T15:09:26");
 // Known to the protocol, not to this version: refused when set.
 ABSL_FLAG(std::string, metrics_listen, "", "not supported yet");
-ABSL_FLAG(std::string, auth_tokens_file, "", "not supported yet");
 
 namespace vitrine::server {
 namespace {
@@ -97,7 +99,6 @@ absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::D
 absl::Status CheckNotSupportedYet() {
   absl::string_view set;
   if (!absl::GetFlag(FLAGS_metrics_listen).empty()) set = "metrics_listen";
-  if (!absl::GetFlag(FLAGS_auth_tokens_file).empty()) set = "auth_tokens_file";
   return set.empty() ? absl::OkStatus() : FlagError(set, "is not supported yet");
 }
 
@@ -243,7 +244,12 @@ absl::Status ReadTransportFlags(ServerOptions& options) {
   if (!options.tls.client_ca.empty() && !options.tls.enabled()) {
     return FlagError("tls_client_ca", "needs --tls_cert and --tls_key");
   }
+  options.auth_tokens_file = absl::GetFlag(FLAGS_auth_tokens_file);
   options.reflection = absl::GetFlag(FLAGS_reflection);
+  // gRPC's own service, which asks nobody who calls.
+  if (options.reflection && !options.auth_tokens_file.empty()) {
+    return FlagError("reflection", "cannot be protected: not together with --auth_tokens_file");
+  }
   options.log_requests = absl::GetFlag(FLAGS_log_requests);
   return CheckListen(options.listen, options.tls.enabled() || options.insecure_listen);
 }

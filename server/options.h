@@ -51,6 +51,7 @@ struct ServerOptions {
   std::string listen;
   bool insecure_listen = false;
   TlsFiles tls;
+  std::string auth_tokens_file;  // Empty: everybody may call everything.
   bool reflection = false;
 
   std::string backend;

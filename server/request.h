@@ -88,7 +88,7 @@ struct GenerationRequest {
   StopRules stop;
   OutputRules output;
   int priority = 0;               // Higher goes first.
-  std::string cache_salt;         // Partition of the prefix cache.
+  std::string cache_salt;         // Partition of the prefix cache, within the caller's own.
   std::string client_request_id;  // For the log and the archive only.
   std::string caller;             // Whose request it is; empty where callers have no identity.
   // Of a replay: rows whose log-sum-exp is compared with what was kept. Empty: not a replay.
@@ -124,6 +124,7 @@ struct Timeline {
   int preemptions = 0;
   int steps = 0;               // That held at least one of its choices.
   int64_t step_sequences = 0;  // Sum over its steps of the sequences in the step.
+  int64_t longest_step_us = 0;
 
   double mean_batch_size() const {
     return steps == 0 ? 0.0 : static_cast<double>(step_sequences) / steps;

@@ -58,13 +58,13 @@ void LogRequestEnd(const ActiveRequest& request, const AnswerEnd& end) {
     absl::StrAppend(&ends, ends.empty() ? "" : ",", EndName(choice));
   }
   const std::string line = absl::StrFormat(
-      "request id=%s client_id=\"%s\" end=%s prompt_tokens=%d cached_prompt_tokens=%d "
+      "request id=%s caller=%s client_id=\"%s\" end=%s prompt_tokens=%d cached_prompt_tokens=%d "
       "completion_tokens=%d queue_us=%d prefill_us=%d decode_us=%d prefill_chunks=%d steps=%d "
       "preemptions=%d "
       "mean_batch_size=%.2f\n",
-      request.id, client_id, ends, request.request.prompt.size(), t.cached_prompt_tokens,
-      end.completion_tokens, t.queue_us, t.prefill_us, t.decode_us, t.prefill_chunks, t.steps,
-      t.preemptions, t.mean_batch_size());
+      request.id, request.request.caller, client_id, ends, request.request.prompt.size(),
+      t.cached_prompt_tokens, end.completion_tokens, t.queue_us, t.prefill_us, t.decode_us,
+      t.prefill_chunks, t.steps, t.preemptions, t.mean_batch_size());
   // One write, so that lines of several threads do not mix.
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

@@ -6,8 +6,9 @@
 namespace vitrine::server {
 namespace {
 
-// Of the prompt rows of a step: what is the first's in order of service, however long it is.
-constexpr int kFirstShare = 4;
+// Of the prompt rows of a step: what is the first's in order of service, however long it is. An
+// eighth, so that a prompt of 100 tokens beside a long one is done after two chunks of 64.
+constexpr int kFirstShare = 8;
 
 bool Contains(const std::vector<TokenId>& ids, TokenId id) {
   return std::ranges::find(ids, id) != ids.end();
@@ -32,6 +33,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   batch_.token_ids.reserve(rows);
   batch_.row_begin.reserve(sequences + 1);
   batch_.first_position.reserve(sequences);
+  // A table has one row per sequence, as wide as the longest of them.
+  batch_.block_table.reserve(sequences * static_cast<size_t>(options.max_sequence_blocks));
   batch_.sampled_rows.reserve(sequences);
   batch_.sampling.reserve(sequences);
   batch_.adjustments.reserve(sequences);

@@ -9,7 +9,7 @@
 //      start, at the risk of preemption by recompute (lowest priority, latest arrival first).
 //      Nothing starves: a request that does not fit is passed at most bypass_limit times, and
 //      after bypass_limit admissions that passed the oldest request, the oldest is next;
-//   3. shares prefill_chunk_tokens among prompts: a quarter is the first's in order of service, the
+//   3. shares prefill_chunk_tokens among prompts: an eighth is the first's in order of service, the
 //      rest goes to the shortest first. A prompt whose next block another sequence is computing
 //      waits for it. A sequence that is alone may fill the whole step.
 // A request of several choices is admitted as a whole, with a place for each; see sequence.h.
@@ -40,6 +40,7 @@ struct SchedulerOptions {
   bool optimistic_admission = false;
   int bypass_limit = 8;
   int max_traced_rows = 0;  // In one step; at least max_running_sequences, or 0: none, ever.
+  int max_sequence_blocks = 0;  // Room for the tables of a step; the engine knows.
 };
 
 // What a step did for one sequence. `sequence` is valid until the next call of Next.

@@ -141,7 +141,7 @@ RequestRecord Completed(milliseconds arrival, std::vector<TokenMessage> messages
   return record;
 }
 
-TEST(ReportTest, FollowsTheDefinitions) {
+std::vector<RequestRecord> MakeRecords() {
   std::vector<RequestRecord> records;
   // TTFT 50, gaps 10 and 30, E2E 90, TPOT 40 / 2.
   records.push_back(Completed(
@@ -161,9 +161,22 @@ TEST(ReportTest, FollowsTheDefinitions) {
   injected.label = "6000:1@0s";
   injected.end = milliseconds(5000);
   records.push_back(injected);
+  // From 150 to 540, beside gaps 10, 30 and 60; 13 steps of 30 ms in the mean.
+  injected = Completed(milliseconds(150), {{milliseconds(540), 1}});
+  injected.label = "400:1@150ms";
+  injected.done.mutable_timings()->set_prefill_us(390'000);
+  injected.done.mutable_timings()->set_prefill_chunks(13);
+  injected.done.mutable_timings()->set_longest_step_us(40'000);
+  records.push_back(injected);
+  for (size_t i = 0; i < records.size(); ++i) {
+    records[i].done.set_token_hash(uint64_t{1} << (8 * i));
+  }
+  return records;
+}
 
+TEST(ReportTest, FollowsTheDefinitions) {
   const BenchReport report =
-      MakeReport("rate 1/s", records, {.ttft = milliseconds(60), .tpot = {}});
+      MakeReport("rate 1/s", MakeRecords(), {.ttft = milliseconds(60), .tpot = {}});
   EXPECT_EQ(report.requests, 5u);
   EXPECT_EQ(report.completed, 3u);
   EXPECT_EQ(report.refused, 1u);
@@ -186,8 +199,14 @@ TEST(ReportTest, FollowsTheDefinitions) {
   EXPECT_EQ(report.itl.max, 60.0);
   EXPECT_EQ(report.e2e.p50, 90.0);
   EXPECT_EQ(report.refusal.p50, 5.0);
-  ASSERT_EQ(report.labelled.size(), 1u);
+  EXPECT_DOUBLE_EQ(report.computed_prompt_share, 0.6);
+  EXPECT_EQ(report.answers_hash, 0x010101u);
+  ASSERT_EQ(report.labelled.size(), 2u);
   EXPECT_EQ(report.labelled[0].ttft_ms, 9.0);
+  EXPECT_EQ(report.labelled[0].longest_gap_ms, 0.0);
+  EXPECT_EQ(report.labelled[1].mean_step_ms, 30.0);
+  EXPECT_EQ(report.labelled[1].longest_step_ms, 40.0);
+  EXPECT_EQ(report.labelled[1].longest_gap_ms, 60.0);
 
   const nlohmann::json json = nlohmann::json::parse(ReportJson(report));
   EXPECT_EQ(json["errors"]["UNAVAILABLE"], 1);
@@ -196,6 +215,9 @@ TEST(ReportTest, FollowsTheDefinitions) {
   const std::string text = ReportText(report);
   EXPECT_THAT(text, HasSubstr("5 requests in 0.46 s, 3 completed, 1 refused, 1 errors"));
   EXPECT_THAT(text, HasSubstr("between messages"));
+  EXPECT_THAT(text, HasSubstr("60.0 % computed"));
+  EXPECT_THAT(text, HasSubstr("prompt in 13 steps, mean 30.00 ms, longest 40.00 ms: TTFT = 13.0"));
+  EXPECT_THAT(text, HasSubstr("60.00 ms = 1.5 longest steps, 2.0 mean steps"));
 }
 
 class BenchCommandTest : public ::testing::Test {

@@ -37,6 +37,7 @@ TEST_F(GrpcServerTest, CancelInTheQueueNeverRuns) {  // Case 67.
   ASSERT_TRUE(Eventually([&] { return server_->queue().load().requests == 1; }));
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return server_->open_streams() == 1; }));  // The server knows too.
   is_frozen_ = false;
   running.join();
   EXPECT_TRUE(Eventually([&] { return server_->counters().cancelled == 1; }));

@@ -153,8 +153,8 @@ TEST(Scheduler, AShortPromptOvertakesALongOneButNotItsShare) {
   bench.Add("long", {.prompt = 200, .max_tokens = 1});
   bench.Step();
   bench.Add("short", {.prompt = 12, .max_tokens = 1, .first_token = 500});
-  EXPECT_EQ(bench.Step(), "long:2 short:6");
-  EXPECT_EQ(bench.Step(), "long:2 short:6");
+  EXPECT_EQ(bench.Step(), "long:1 short:7");
+  EXPECT_EQ(bench.Step(), "long:3 short:5");
   EXPECT_EQ(bench.ended(), std::vector<std::string>{"short"});
   EXPECT_EQ(bench.Step(), "long:16");
 }
@@ -370,7 +370,7 @@ TEST(Scheduler, ConservativeAdmissionCountsSharedBlocksOnce) {
   bench.Step();
   bench.Add("small", small);
   bench.Add("next", {.prompt = 10, .max_tokens = 7, .first_token = 200});
-  EXPECT_EQ(bench.Step(), "wide:2 small:6");
+  EXPECT_EQ(bench.Step(), "wide:1 small:7");
   bench.RunAll();
   EXPECT_EQ(bench.scheduler().preemptions(), 0);
   bench.ExpectAnswer("wide", wide);

@@ -227,6 +227,7 @@ void World::Arrive() {
   const v1::GenerateRequest message = MakeMessage();
   absl::StatusOr<GenerationRequest> request = ValidateGenerate(message, model_, limits_);
   if (!request.ok()) return CountRefusal(request.status());
+  if (Chance(20)) request->caller = "alice";
   request->arrival_us = clock_.now_us;
   if (Chance(15)) request->deadline_us = clock_.now_us + static_cast<int64_t>(Below(40'000));
   if (request->time_limit_us != kNever) request->time_limit_us += clock_.now_us;
