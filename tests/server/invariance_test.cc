@@ -203,7 +203,8 @@ TEST_F(InvarianceTest, WithFourChoices) {
     const auto busy = harness.Send(request);
     for (int turn = 0; turn < 8; ++turn) harness.engine().Turn();
     for (GenerationRequest neighbour : Neighbours(*model_, 12)) {
-      neighbour.priority = 1;  // Then it is the choices that give way.
+      neighbour.priority = 1;  // Then it is the choices that give way as these grow.
+      neighbour.stop.max_length += 3 * kKvBlockTokens;
       harness.Send(neighbour);
     }
     harness.RunAll();
