@@ -113,8 +113,8 @@ class ModelLogprobsTest : public testing::TestWithParam<Case> {
                                           .max_positions = kContext,
                                           .num_blocks = kNumBlocks,
                                           .kv_dtype = DType::kF32});
-    ServerOptions options = TestOptions();
-    options.scheduler = {
+    options_ = TestOptions();
+    options_.scheduler = {
         .max_running_sequences = 5, .max_step_tokens = 64, .prefill_chunk_tokens = prefill_chunk};
     const ServedModel model = {.name = name,
                                .tokenizer = &tokenizer_,
@@ -123,7 +123,7 @@ class ModelLogprobsTest : public testing::TestWithParam<Case> {
                                .kv_tokens = int64_t{kNumBlocks} * kKvBlockTokens,
                                .longest_token = LongestToken(tokenizer_)};
     model_ = std::make_unique<ServedModel>(model);
-    auto server = GrpcServer::Start(options, *model_, *runner_, clock_);
+    auto server = GrpcServer::Start(options_, *model_, *runner_, clock_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::Generation::NewStub(server_->InProcessChannel());
@@ -166,6 +166,7 @@ class ModelLogprobsTest : public testing::TestWithParam<Case> {
 
   IdTokenizer tokenizer_;
   SteadyClock clock_;
+  ServerOptions options_;  // The server refers to it.
   std::unique_ptr<Expected> expected_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<TransformerRunner> runner_;
@@ -189,6 +190,7 @@ TEST_P(ModelLogprobsTest, PromptLogprobsAreTheReferences) {
     }
     stub_.reset();
     server_.reset();
+    runner_.reset();  // Before its backend.
   }
 }
 

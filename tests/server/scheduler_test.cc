@@ -499,7 +499,7 @@ TEST(Scheduler, EveryPromptRowIsScoredOnce) {
     }
   };
   auto active = std::make_shared<ActiveRequest>("scored", request, nullptr);
-  bench.scheduler().Admit(std::make_unique<Sequence>(active, bench.pool().RootChain(""), 1000));
+  bench.scheduler().Admit(Sequence::ForRequest(active, bench.pool().RootChain(""), 1000));
   bench.Add("a", {.prompt = 10, .max_tokens = 40, .priority = 1, .first_token = 300});
   bench.Add("b", {.prompt = 10, .max_tokens = 40, .priority = 1, .first_token = 500});
   bench.RunAll();
