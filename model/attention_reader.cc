@@ -110,7 +110,7 @@ void AttentionReader::SumRun(const Batch& batch, const TracedRows& run, const So
   single.is_paired = run.plan->is_paired;
   const auto sequence = static_cast<size_t>(run.sequence);
   const int position = batch.first_position[sequence] + run.first_row - batch.row_begin[sequence];
-  const size_t keys = static_cast<size_t>(position + run.rows);
+  const size_t keys = static_cast<size_t>(position) + static_cast<size_t>(run.rows);
   const auto fitting = static_cast<int>(std::min(scratch_.As<float>().size() / keys, kMaxItems));
   const int rows = std::min(run.rows, fitting);
   const int heads = std::min(single.head_axis(), fitting / rows);
@@ -165,7 +165,7 @@ void AttentionReader::ReadRun(const Batch& batch, int trace, const Source& sourc
   const AttentionPlan& plan = *run.plan;
   const auto sequence = static_cast<size_t>(run.sequence);
   const int position = batch.first_position[sequence] + run.first_row - batch.row_begin[sequence];
-  const size_t keys = static_cast<size_t>(position + run.rows);
+  const size_t keys = static_cast<size_t>(position) + static_cast<size_t>(run.rows);
   const size_t items = std::min(scratch_.As<float>().size() / keys, kMaxItems);
   const size_t fitting = std::min(items / static_cast<size_t>(MembersOf(plan)),
                                   outputs_.As<float>().size() / OutputFloats(plan, keys));
@@ -401,7 +401,7 @@ void AttentionReader::Reduce(const Pass& pass, DeviceSpan<const float> input) {
     backend_.AttentionReduce(args);
     return;
   }
-  if (HasTwoStages(plan)) args.combine = *plan.reduce_layers;
+  if (HasTwoStages(plan)) args.combine = plan.reduce_layers.value_or(AttentionCombine::kMean);
   if (plan.wants_stats) args.stats = place(pass.stats, kAttentionStats);
   if (plan.top_k > 0) {
     const auto top_k = static_cast<size_t>(plan.top_k);

@@ -229,12 +229,8 @@ void RequestTrace::SendTopK(const Block& block, TokenSink& sink) {
 // has its own.
 void RequestTrace::SendDense(const Block& block, bool is_f16, TokenSink& sink) {
   const AttentionPiece& piece = *block.piece;
-  const auto stored = static_cast<size_t>(piece.key_columns);
-  const float unseen =
-      spec_.plan.stage == AttentionStage::kWeights ? 0.0f : -std::numeric_limits<float>::infinity();
   const bool is_prompt = piece.first_position < spec_.prompt_tokens;
   const size_t element_bytes = is_f16 ? sizeof(uint16_t) : sizeof(float);
-  std::vector<float> padded;
   for (const KeyRange& wanted : spec_.keys) {
     for (int row = 0; row < piece.rows; row += is_prompt ? piece.rows : 1) {
       const KeyRange keys = Below(wanted, spec_.KeyAxis(piece.first_position + row));
@@ -243,30 +239,38 @@ void RequestTrace::SendDense(const Block& block, bool is_f16, TokenSink& sink) {
       whole.columns = keys.end - keys.begin;
       if (!is_prompt) whole.rows = 1;
       ForEachCut(whole, element_bytes, 0, [&](Rectangle part) {
-        const int end = keys.begin + part.first_column + part.columns;
         part.first_row += row;
-        TraceChunk chunk = Head(block, part, TraceOutputKind::kDense);
-        chunk.key_start = keys.begin + part.first_column;
-        chunk.key_count = part.columns;
-        chunk.values = {.dims = Dims(part, part.columns),
-                        .element = is_f16 ? TraceElement::kF16 : TraceElement::kF32};
-        ForEachRow(block.whole, part, [&](size_t index) {
-          const float* numbers = piece.values.data() + index * stored;
-          padded.assign(static_cast<size_t>(part.columns), unseen);
-          const int known = std::min(end, piece.key_columns);
-          if (known > chunk.key_start) {
-            std::copy(numbers + chunk.key_start, numbers + known, padded.begin());
-          }
-          if (is_f16) {
-            AppendHalves(chunk.values.data, padded);
-          } else {
-            AppendBytes(chunk.values.data, padded.data(), padded.size() * sizeof(float));
-          }
-        });
-        Send(std::move(chunk), sink);
+        Send(DenseChunk(block, part, keys.begin, is_f16), sink);
       });
     }
   }
+}
+
+TraceChunk RequestTrace::DenseChunk(const Block& block, const Rectangle& part, int first_key,
+                                    bool is_f16) const {
+  const AttentionPiece& piece = *block.piece;
+  const float unseen =
+      spec_.plan.stage == AttentionStage::kWeights ? 0.0f : -std::numeric_limits<float>::infinity();
+  TraceChunk chunk = Head(block, part, TraceOutputKind::kDense);
+  chunk.key_start = first_key + part.first_column;
+  chunk.key_count = part.columns;
+  chunk.values = {.dims = Dims(part, part.columns),
+                  .element = is_f16 ? TraceElement::kF16 : TraceElement::kF32};
+  // Later keys of the axis than the step knew are not visible to its rows.
+  const int known = std::clamp(piece.key_columns - chunk.key_start, 0, part.columns);
+  std::vector<float> numbers;
+  ForEachRow(block.whole, part, [&](size_t index) {
+    const auto row = piece.values.subspan(index * static_cast<size_t>(piece.key_columns),
+                                          static_cast<size_t>(piece.key_columns));
+    numbers.assign(static_cast<size_t>(part.columns), unseen);
+    std::copy_n(row.begin() + std::min(chunk.key_start, piece.key_columns), known, numbers.begin());
+    if (is_f16) {
+      AppendHalves(chunk.values.data, numbers);
+    } else {
+      AppendBytes(chunk.values.data, numbers.data(), numbers.size() * sizeof(float));
+    }
+  });
+  return chunk;
 }
 
 void RequestTrace::SendColumnSums(TokenSink& sink) {

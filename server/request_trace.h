@@ -56,6 +56,8 @@ class RequestTrace {
                 std::span<const float> numbers, TokenSink& sink);
   void SendTopK(const Block& block, TokenSink& sink);
   void SendDense(const Block& block, bool is_f16, TokenSink& sink);
+  TraceChunk DenseChunk(const Block& block, const Rectangle& part, int first_key,
+                        bool is_f16) const;
   void SendColumnSums(TokenSink& sink);
   void SendTiles(TokenSink& sink);
   Block SumBlock(const Rectangle& whole) const;

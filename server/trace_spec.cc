@@ -27,6 +27,50 @@ absl::uint128 SumOfVisibleKeys(const KeyRange& rows, const KeyRange& keys) {
   return sum;
 }
 
+absl::uint128 Wide(int64_t value) { return {static_cast<uint64_t>(value)}; }
+
+// Dense numbers of one cell.
+absl::uint128 DenseEntries(const TraceSpec& spec, const KeyRange& keys) {
+  absl::uint128 entries = Wide(spec.prompt_rows()) * Wide(Length(Below(keys, spec.prompt_keys())));
+  for (KeyRange rows : spec.rows) {
+    rows.begin = std::max(rows.begin, spec.prompt_tokens);
+    if (rows.begin < rows.end) entries += SumOfVisibleKeys(rows, keys) * Wide(spec.choices);
+  }
+  return entries;
+}
+
+// Bytes of one cell of an output.
+absl::uint128 CellBytes(const TraceSpec& spec, const TraceOutput& output) {
+  const int end = spec.end_row();
+  absl::uint128 numbers = 0;
+  switch (output.kind) {
+    case TraceOutputKind::kStats:
+      numbers = Wide(spec.total_rows()) * kAttentionStats;
+      break;
+    case TraceOutputKind::kTopK: {
+      const bool has_tail = spec.plan.stage == AttentionStage::kWeights;
+      numbers = Wide(spec.total_rows()) * Wide(2 * spec.plan.top_k + (has_tail ? 1 : 0));
+      break;
+    }
+    case TraceOutputKind::kSpanMass:
+      numbers = Wide(spec.total_rows()) * Wide(spec.plan.spans());
+      break;
+    case TraceOutputKind::kColumnSum:
+      for (const KeyRange& keys : spec.keys) numbers += Wide(Length(Below(keys, end)));
+      break;
+    case TraceOutputKind::kDense:
+      for (const KeyRange& keys : spec.keys) numbers += DenseEntries(spec, keys);
+      break;
+    case TraceOutputKind::kTile:
+      for (const KeyRange& keys : spec.keys) {
+        numbers += Wide(std::min<int64_t>(output.query_bins, spec.rows_per_choice())) *
+                   Wide(std::min<int64_t>(output.key_bins, Length(Below(keys, end))));
+      }
+      break;
+  }
+  return numbers * (output.is_f16 ? 2 : 4);
+}
+
 }  // namespace
 
 KeyRange Below(const KeyRange& range, int end) {
@@ -97,52 +141,10 @@ int TraceSpec::KeyAxis(int position) const {
 }
 
 uint64_t TraceSpec::AnswerBytes() const {
-  using Wide = absl::uint128;
-  const auto wide = [](int64_t value) { return Wide(static_cast<uint64_t>(value)); };
-  const Wide sent_rows = wide(total_rows());
-  Wide numbers = 0;  // Bytes per cell.
-  for (const TraceOutput& output : outputs) {
-    switch (output.kind) {
-      case TraceOutputKind::kStats:
-        numbers += sent_rows * kAttentionStats * sizeof(float);
-        break;
-      case TraceOutputKind::kTopK: {
-        const bool has_tail = plan.stage == AttentionStage::kWeights;
-        numbers += sent_rows * wide(2 * plan.top_k + (has_tail ? 1 : 0)) * sizeof(float);
-        break;
-      }
-      case TraceOutputKind::kSpanMass:
-        numbers += sent_rows * wide(plan.spans()) * sizeof(float);
-        break;
-      case TraceOutputKind::kColumnSum:
-        for (const KeyRange& range : keys) {
-          numbers += wide(Length(Below(range, end_row()))) * sizeof(float);
-        }
-        break;
-      case TraceOutputKind::kDense: {
-        Wide entries = 0;
-        for (const KeyRange& range : keys) {
-          entries += wide(prompt_rows()) * wide(Length(Below(range, prompt_keys())));
-          for (KeyRange generated : rows) {
-            generated.begin = std::max(generated.begin, prompt_tokens);
-            if (generated.begin >= generated.end) continue;
-            entries += SumOfVisibleKeys(generated, range) * wide(choices);
-          }
-        }
-        numbers += entries * wide(output.is_f16 ? 2 : 4);
-        break;
-      }
-      case TraceOutputKind::kTile:
-        for (const KeyRange& range : keys) {
-          numbers += wide(std::min<int64_t>(output.query_bins, rows_per_choice())) *
-                     wide(std::min<int64_t>(output.key_bins, Length(Below(range, end_row())))) *
-                     sizeof(float);
-        }
-        break;
-    }
-  }
-  const Wide bytes = numbers * wide(plan.cells());
-  return bytes > Wide(UINT64_MAX) ? UINT64_MAX : static_cast<uint64_t>(bytes);
+  absl::uint128 bytes = 0;
+  for (const TraceOutput& output : outputs) bytes += CellBytes(*this, output);
+  bytes *= Wide(plan.cells());
+  return bytes > absl::uint128(UINT64_MAX) ? UINT64_MAX : static_cast<uint64_t>(bytes);
 }
 
 int64_t TraceSpec::StepBytes(int position) const {

@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/backend_factory.h"
-#include "model/folder_families.h"
-#include "model/safetensors.h"
+#include "model/model_files.h"
 #include "model/tensor_map.h"
 #include "model/transformer_runner.h"
 #include "tests/server/attention_bench.h"
@@ -90,10 +89,10 @@ TEST(AttentionReplay, OfALiveRequestShowsWhatThereIs) {
 TEST(AttentionReplay, OfAModelEqualsTheLiveTrace) {
   const std::string folder = VITRINE_TEST_DATA "/models/llama-gqa-tied-f32";
   const auto backend = *CreateBackend("cpu", {.numerics = Numerics::kExact, .threads = 2});
-  const FolderDescription description = *DescribeFolder(folder);
+  const auto files = *ModelFiles::Open(folder);
+  const ModelDescription description = *files->Describe();
   const ModelConfig& config = description.config;
-  const auto checkpoint = *SafetensorsFolder::Open(folder);
-  const ModelTensors tensors = *MapTensors(config, *checkpoint, description.names);
+  const ModelTensors tensors = *MapTensors(config, **files->Weights(), description.names);
   const TraceBench::Options options = {.layers = config.num_layers, .heads = config.num_heads};
   const auto runner =
       *TransformerRunner::Create(*backend, config, *LoadWeights(config, tensors, *backend),
