@@ -220,7 +220,11 @@ void BpeModel::EncodeChunk(std::string_view chunk, uint32_t offset, Workspace& w
   merges_.Apply(symbols, workspace.merging);
   for (const PlacedToken& symbol : symbols) {
     if (symbol.id < first_placeholder_) {
-      tokens.push_back(symbol);
+      // Next to a placeholder an unknown character was not seen to be one of several.
+      const bool is_fused = !placeholders_.empty() && options_.fuse_unknown &&
+                            symbol.id == options_.unknown_id && !tokens.empty() &&
+                            tokens.back().id == symbol.id;
+      if (!is_fused) tokens.push_back(symbol);
       continue;
     }
     std::string character;

@@ -147,12 +147,6 @@ std::string ReasonToSkip(const std::string& id) {
   return "";
 }
 
-// Valid files whose feature is missing: they are refused as that, not as broken.
-bool IsUnsupported(const std::string& id) {
-  const std::string ids[] = {"gguf/base-spm", "gguf/byte-as-text", "gguf/nul-literal"};
-  return std::ranges::find(ids, id) != std::end(ids);
-}
-
 void HostileFilesTest::ExpectMessage(const absl::Status& status) const {
   const std::string message(status.message());
   EXPECT_TRUE(absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
@@ -194,11 +188,7 @@ void HostileFilesTest::RunCase(const Json& line) {
     }
     std::vector<std::string> allowed = expect.value("or", std::vector<std::string>());
     allowed.push_back(expect["outcome"]);
-    if (IsUnsupported(line["id"])) {
-      EXPECT_TRUE(absl::IsUnimplemented(model.status())) << model.status();
-    } else {
-      EXPECT_THAT(allowed, ::testing::Contains(outcome)) << model.status();
-    }
+    EXPECT_THAT(allowed, ::testing::Contains(outcome)) << model.status();
     EXPECT_LE(memory.rise_mib(), expect["limits"]["rss_mib"].get<long>() * (kIsSanitized ? 10 : 1));
   }
   ExpectUnharmed(descriptors, threads);

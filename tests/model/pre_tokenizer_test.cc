@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <pcre2.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <random>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "model/categorized_text.h"
+#include "model/split_patterns.h"
 
 namespace vitrine {
 namespace {
@@ -74,17 +76,98 @@ constexpr char kLlama3[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// The patterns as tokenizer.json files and llama.cpp publish them, stage by stage.
+constexpr char kQwen2[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kQwen35[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+                           R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kMiniCpm5[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kSeedCoder[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kUfakzeka[] =
+    R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kBailing[] =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
+    R"(\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr char kGpt4o[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kTekken[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kDeepSeekV3[] =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kHan[] = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
+constexpr char kCasedLetters[] =
+    "\\s?[A-Za-z\u00B5\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u01BA\u01BC-\u01BF\u01C4-\u0293\u0295-"
+    "\u02AF\u0370-\u0373\u0376\u0377\u037B-\u037D\u037F\u0386\u0388-\u038A\u038C\u038E-\u03A1"
+    "\u03A3-\u03F5\u03F7-\u0481\u048A-\u052F\u0531-\u0556\u10A0-\u10C5\u13A0-\u13F5\u13F8-\u13FD"
+    "\u1C90-\u1CBA\u1CBD-\u1CBF\u1D00-\u1D2B\u1D6B-\u1D77\u1D79-\u1D9A\u1E00-\u1F15\u1F18-\u1F1D"
+    "\u1F20-\u1F45\u1F48-\u1F4D\u1F50-\u1F57\u1F59\u1F5B\u1F5D\u1F5F-\u1F7D\u1F80-\u1FB4\u1FB6-"
+    "\u1FBC\u1FBE\u1FC2-\u1FC4\u1FC6-\u1FCC\u1FD0-\u1FD3\u1FD6-\u1FDB\u1FE0-\u1FEC\u1FF2-\u1FF4"
+    "\u1FF6-\u1FFC\u2102\u2107\u210A-\u2113\u2115\u2119-\u211D\u2124\u2126\u2128\u212A-\u212D"
+    "\u212F-\u2134\u2139\u213C-\u213F\u2145-\u2149\u214E\u2183\u2184\u2C00-\u2C7B\u2C7E-\u2CE4"
+    "\u2CEB-\u2CEE\u2CF2\u2CF3\uA640-\uA66D\uA680-\uA69B\uA722-\uA76F\uA771-\uA787\uA78B-\uA78E"
+    "\uAB70-\uABBF\uFB00-\uFB06\uFB13-\uFB17\uFF21-\uFF3A\uFF41-\uFF5A\U00010400-\U0001044F"
+    "\U000104B0-\U000104D3\U000104D8-\U000104FB\U00010C80-\U00010CB2\U00010CC0-\U00010CF2"
+    "\U000118A0-\U000118DF\U0001E900-\U0001E943]+";
+constexpr char kAsciiPunctuation[] =
+    "\\s?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F\u3000-\u3002]+";
+constexpr char kBloom[] = " ?[^(\\s|.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C)]+";
+
+// The patterns as tokenizer.json files and llama.cpp publish them, stage by stage. Names that mean
+// the same rule stand together.
 const std::map<std::string, std::vector<std::string>>& Patterns() {
-  static const auto* const patterns = new std::map<std::string, std::vector<std::string>>{
-      {"gpt-2", {kGpt2}},
-      {"smollm", {R"(\p{N})", kGpt2}},
-      {"starcoder", {R"(\p{N})", kGpt2}},
-      {"refact", {R"(\p{N})", kGpt2}},
-      {"command-r", {R"(\p{N})", kGpt2}},
-      {"default", {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
-      {"llama-bpe", {kLlama3}},
+  struct Group {
+    std::vector<std::string> names;
+    std::vector<std::string> stages;
   };
+  static const auto* const patterns = new std::map<std::string, std::vector<std::string>>([] {
+    const std::vector<Group> groups = {
+        {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "gigachat", "mellum", "a.x-4.0",
+          "exaone4", "granite-docling"},
+         {kGpt2}},
+        {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
+          "mellum2"},
+         {R"(\p{N})", kGpt2}},
+        {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+        {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, "[0-9][0-9][0-9]"}},
+        {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+          "glm4", "glm5", "dbrx", "smaug-bpe", "chatglm-bpe"},
+         {kLlama3}},
+        {{"qwen2", "stablelm2", "megrez", "hunyuan", "deepseek-r1-qwen", "kormo", "grok-2",
+          "solar-open"},
+         {kQwen2}},
+        {{"bailingmoe", "bailingmoe2", "llada-moe"}, {kBailing}},
+        {{"qwen35"}, {kQwen35}},
+        {{"minicpm5"}, {R"(\p{N}{1,3})", kMiniCpm5}},
+        {{"seed-coder"}, {kSeedCoder}},
+        {{"ufakzeka"}, {kUfakzeka}},
+        {{"laguna"}, {R"([^\n]+|[\n]+)", kQwen2}},
+        {{"gpt-4o", "llama4", "kanana2", "minimax-m2"}, {kGpt4o}},
+        {{"tekken"}, {kTekken}},
+        {{"bloom", "poro-chat", "gpt3-finnish"}, {kBloom}},
+        {{"viking"}, {kBloom, R"(\p{N})"}},
+        {{"deepseek-llm"},
+         {"[\r\n]", kCasedLetters, kAsciiPunctuation, R"(\s+$)", kHan, R"(\p{N}+)"}},
+        {{"deepseek-coder"}, {"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kHan, R"(\p{N})"}},
+        {{"deepseek-v3", "hunyuan-dense", "joyai-llm"},
+         {R"(\p{N}{1,3})", "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+", kDeepSeekV3}},
+    };
+    std::map<std::string, std::vector<std::string>> by_name;
+    for (const Group& group : groups) {
+      for (const std::string& name : group.names) by_name[name] = group.stages;
+    }
+    return by_name;
+  }());
   return *patterns;
 }
 
@@ -215,16 +298,22 @@ TEST_P(PreTokenizerRuleTest, SplitsLikeItsPattern) {
     stages.push_back(std::make_unique<Pattern>(pattern));
   }
   RandomText random(17);
-  for (int round = 0; round < 10000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     const std::string text = random.Next();
     ASSERT_EQ(Split(GetParam(), text), SplitByPatterns(stages, text))
         << testing::PrintToString(text);
   }
 }
 
+// One name of each rule: those with the same patterns have the same stages, which is tested below.
 std::vector<std::string> RuleNames() {
   std::vector<std::string> names;
-  for (const auto& [name, patterns] : Patterns()) names.push_back(name);
+  std::vector<std::vector<std::string>> seen;
+  for (const auto& [name, patterns] : Patterns()) {
+    if (std::ranges::find(seen, patterns) != seen.end()) continue;
+    seen.push_back(patterns);
+    names.push_back(name);
+  }
   return names;
 }
 
@@ -239,6 +328,33 @@ TEST(PreTokenizerTest, EveryRuleIsTested) {
   for (const PreTokenizer& rule : PreTokenizers()) {
     EXPECT_TRUE(Patterns().contains(std::string(rule.name))) << rule.name;
   }
+}
+
+TEST(PreTokenizerTest, NamesOfOneRuleHaveItsStages) {
+  for (const auto& [name, patterns] : Patterns()) {
+    const auto first = std::ranges::find_if(
+        Patterns(), [&](const auto& entry) { return entry.second == patterns; });
+    const PreTokenizer* rule = FindPreTokenizer(name);
+    ASSERT_NE(rule, nullptr) << name;
+    EXPECT_TRUE(std::ranges::equal(rule->stages, FindPreTokenizer(first->first)->stages)) << name;
+  }
+}
+
+// The same scanners by the patterns that tokenizer.json names.
+TEST(PreTokenizerTest, PatternsOfFilesHaveTheScannersOfTheRules) {
+  for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "bailingmoe", "gpt-4o",
+                           "tekken", "seed-coder", "ufakzeka", "bloom", "deepseek-llm",
+                           "deepseek-coder", "deepseek-v3", "minicpm5", "laguna"}) {
+    const PreTokenizer& rule = *FindPreTokenizer(name);
+    const std::vector<std::string>& patterns = Patterns().at(name);
+    ASSERT_EQ(rule.stages.size(), patterns.size());
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      const SplitPattern* known = FindSplitPattern(patterns[i]);
+      ASSERT_NE(known, nullptr) << patterns[i];
+      EXPECT_EQ(known->scan, rule.stages[i]) << patterns[i];
+    }
+  }
+  EXPECT_EQ(FindSplitPattern("(a+)+$"), nullptr);
 }
 
 TEST(PreTokenizerTest, LaterStagesSeeNothingOutsideTheirPiece) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/byte_alphabet.h"
+#include "model/byte_token.h"
 #include "model/tokenizer_files.h"
 #include "tests/model/golden_files.h"
 
@@ -212,6 +213,113 @@ TEST(TokenizerJsonTest, NormalisersKeepOffsets) {
   ASSERT_TRUE(encoding.ok());
   EXPECT_THAT(encoding->ids, ElementsAre(258, 257));
   EXPECT_THAT(encoding->byte_offsets, ElementsAre(2, 4));
+}
+
+// The files of Llama 2, Mistral and Gemma: characters, spaces as U+2581, bytes for the rest.
+Json CharacterFile() {
+  Json vocab = {{"<unk>", 0}, {"\u2581", 1}, {"a", 2}, {"b", 3}, {"\u2581a", 4}, {"ab", 5}};
+  for (int byte = 0; byte < 256; ++byte) {
+    vocab[ByteTokenText(static_cast<uint8_t>(byte))] = 10 + byte;
+  }
+  return {{"added_tokens", {AddedTokenJson(0, "<unk>", true), AddedTokenJson(6, "<s>", true)}},
+          {"normalizer",
+           {{"type", "Sequence"},
+            {"normalizers",
+             {{{"type", "Prepend"}, {"prepend", "\u2581"}},
+              {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}}}}}},
+          {"pre_tokenizer", nullptr},
+          {"decoder",
+           {{"type", "Sequence"},
+            {"decoders",
+             {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+              {{"type", "ByteFallback"}},
+              {{"type", "Fuse"}},
+              {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"fuse_unk", true},
+            {"byte_fallback", true},
+            {"vocab", vocab},
+            {"merges", {"a b", "\u2581 a"}}}}};
+}
+
+TEST(TokenizerJsonTest, CharactersWithBytesForTheRest) {
+  const auto tokenizer = MustParse(CharacterFile());
+  EXPECT_EQ(tokenizer->kind(), "bpe/characters");
+  EXPECT_THAT(Ids(*tokenizer, "a ab a"), ElementsAre(4, 1, 5, 4));
+  EXPECT_THAT(Ids(*tokenizer, "\u00E9"), ElementsAre(1, 10 + 0xC3, 10 + 0xA9));
+  EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, " a\u00E9")), " a\u00E9");
+  // The prefix stands in front of every part between added tokens.
+  EXPECT_THAT(Ids(*tokenizer, "a<s>a", {.parse_special = true}), ElementsAre(4, 6, 4));
+  Json unknown = CharacterFile();
+  unknown["model"]["byte_fallback"] = false;
+  EXPECT_THAT(Ids(*MustParse(unknown), "xyza"), ElementsAre(1, 0, 2));
+  unknown["model"]["fuse_unk"] = false;
+  EXPECT_THAT(Ids(*MustParse(unknown), "xya"), ElementsAre(1, 0, 0, 2));
+}
+
+TEST(TokenizerJsonTest, MetaspacePrependsAsItsSchemeSays) {
+  Json file = CharacterFile();
+  file["normalizer"] = nullptr;
+  const auto ids = [&](const char* scheme, bool split) {
+    file["pre_tokenizer"] = {{"type", "Metaspace"},
+                             {"replacement", "\u2581"},
+                             {"prepend_scheme", scheme},
+                             {"split", split}};
+    return Ids(*MustParse(file), "a<s>a  a", {.parse_special = true});
+  };
+  EXPECT_THAT(ids("always", true), ElementsAre(4, 6, 4, 1, 4));
+  EXPECT_THAT(ids("first", false), ElementsAre(4, 6, 2, 1, 4));
+  EXPECT_THAT(ids("never", true), ElementsAre(2, 6, 2, 1, 4));
+}
+
+TEST(TokenizerJsonTest, UnigramsTakeTheLikeliestPieces) {
+  Json file = CharacterFile();
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "WhitespaceSplit"}}, {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}};
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}};
+  file["added_tokens"] = {AddedTokenJson(0, "<unk>", true)};
+  const auto piece = [](const char* text, double score) { return Json::array({text, score}); };
+  file["model"] = {
+      {"type", "Unigram"},
+      {"unk_id", 0},
+      {"vocab", Json::array({piece("<unk>", 0), piece("\u2581", -2), piece("a", -3), piece("b", -3),
+                             piece("ab", -5.5), piece("\u2581ab", -8)})}};
+  const auto tokenizer = MustParse(file);
+  EXPECT_EQ(tokenizer->kind(), "unigram");
+  EXPECT_THAT(Ids(*tokenizer, "ab\t ba"), ElementsAre(1, 4, 1, 3, 2));
+  EXPECT_THAT(Ids(*tokenizer, "xyb"), ElementsAre(1, 0, 3));
+  EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, "ab ba")), "ab ba");
+}
+
+// Unicode standard annex 15, and the spellings that reliability demands.
+TEST(TokenizerJsonTest, FormsOfUnicode) {
+  const auto normalized = [](const Json& normalizer, std::string_view text) {
+    Json file = ByteLevelFile();
+    file["normalizer"] = normalizer;
+    const auto tokenizer = MustParse(file);
+    const auto encoding = tokenizer->Encode(text, {});
+    if (!encoding.ok()) throw std::runtime_error(encoding.status().ToString());
+    for (const uint32_t offset : encoding->byte_offsets) EXPECT_LE(offset, text.size());
+    return tokenizer->Decode(encoding->ids);
+  };
+  const Json nfc = {{"type", "NFC"}}, nfd = {{"type", "NFD"}}, nfkc = {{"type", "NFKC"}};
+  EXPECT_EQ(normalized(nfc, "Kanto\u0304 l\u00FC\u030Cshi"), "Kant\u014D l\u01DAshi");
+  EXPECT_EQ(normalized(nfd, "Kant\u014D l\u01DAshi"), "Kanto\u0304 lu\u0308\u030Cshi");
+  EXPECT_EQ(normalized(nfc, "a\u0301\u0323"), "\u1EA1\u0301");
+  EXPECT_EQ(normalized(nfc, "\u1112\u1161\u11AB\u1100\u1173"), "\uD55C\uADF8");
+  EXPECT_EQ(normalized(nfd, "\uD55C"), "\u1112\u1161\u11AB");
+  EXPECT_EQ(normalized(nfkc, "4 \u00BD \uFB01 \uFF21"), "4 1\u20442 fi A");
+  EXPECT_EQ(normalized({{"type", "Lowercase"}}, "\u0130STANBUL \u00C9"), "i\u0307stanbul \u00E9");
+  EXPECT_EQ(normalized({{"type", "StripAccents"}}, "e\u0301a"), "ea");
+  // Marks that all move: quadratic in the library's own sort.
+  std::string marks = "a";
+  for (int i = 0; i < 100000; ++i) marks += "\u0301\u0323";
+  EXPECT_EQ(normalized(nfc, marks).substr(0, 5), "\u1EA1\u0323");
 }
 
 TEST(TokenizerJsonTest, WhatIsBrokenIsRefusedByName) {
