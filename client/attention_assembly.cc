@@ -119,6 +119,7 @@ AttentionAssembly::AttentionAssembly(const v1::AttentionSpec& spec)
     : has_pairs_(spec.has_pairs()),
       reduces_layers_(IsReduced(spec.reduce_layers())),
       reduces_heads_(IsReduced(spec.reduce_heads())),
+      has_key_ranges_(!spec.key_ranges().empty()),
       is_scores_(spec.stage() == v1::ATTENTION_STAGE_SCORES),
       spans_(static_cast<size_t>(spec.spans_size())) {}
 
@@ -130,11 +131,21 @@ absl::Status AttentionAssembly::Add(const v1::AttentionChunk& chunk) {
   }
   if (next_sequence_number_++ == 0) request_id_ = chunk.request_id();
   if (chunk.request_id() != request_id_) return Broken("a chunk belongs to another request");
+  AddProvenance(chunk.provenance());
   if (chunk.has_trace_end()) {
     end_ = chunk.trace_end();
     return absl::OkStatus();
   }
   return AddPiece(chunk);
+}
+
+void AttentionAssembly::AddProvenance(const v1::AttentionProvenance& provenance) {
+  const float row_sum_error =
+      std::max(provenance_.max_row_sum_error(), provenance.max_row_sum_error());
+  const float lse_delta = std::max(provenance_.max_lse_delta(), provenance.max_lse_delta());
+  if (provenance.method() != v1::ATTENTION_METHOD_UNSPECIFIED) provenance_ = provenance;
+  provenance_.set_max_row_sum_error(row_sum_error);
+  provenance_.set_max_lse_delta(lse_delta);
 }
 
 absl::Status AttentionAssembly::AddPiece(const v1::AttentionChunk& chunk) {
@@ -170,13 +181,6 @@ absl::Status AttentionAssembly::AddPiece(const v1::AttentionChunk& chunk) {
   }
   if (HasRowPerQuery(chunk.output())) rows_.insert(piece.rows.begin(), piece.rows.end());
   pieces_[chunk.output()].push_back(std::move(piece));
-
-  const float row_sum_error =
-      std::max(provenance_.max_row_sum_error(), chunk.provenance().max_row_sum_error());
-  const float lse_delta = std::max(provenance_.max_lse_delta(), chunk.provenance().max_lse_delta());
-  provenance_ = chunk.provenance();
-  provenance_.set_max_row_sum_error(row_sum_error);
-  provenance_.set_max_lse_delta(lse_delta);
   return absl::OkStatus();
 }
 
@@ -300,7 +304,9 @@ absl::StatusOr<AttentionTrace> AttentionAssembly::Finish() const {
   if (end_->bytes() != bytes_) {
     return Broken(absl::StrCat("the server sent ", end_->bytes(), " bytes, ", bytes_, " came"));
   }
-  if (!rows_.empty() && end_->rows() != rows_.size()) {
+  // A row without any of the wanted keys counts, but has nothing to send.
+  const bool may_be_empty = has_key_ranges_ && rows_.size() < end_->rows();
+  if (!rows_.empty() && end_->rows() != rows_.size() && !may_be_empty) {
     return Broken(absl::StrCat("the server sent ", end_->rows(), " rows, ", rows_.size(), " came"));
   }
   AttentionTrace trace = {
@@ -345,7 +351,7 @@ absl::StatusOr<AttentionArray> AttentionAssembly::Join(v1::AttentionOutputKind k
     array.pairs.push_back({static_cast<uint32_t>(pair >> 32), static_cast<uint32_t>(pair)});
   }
   for (const uint64_t last : axes[3]) array.last.push_back(static_cast<uint32_t>(last));
-  const absl::Status status = Fill(pieces, axes, &array);
+  absl::Status status = Fill(pieces, axes, &array);
   if (!status.ok()) return status;
   return array;
 }
@@ -361,27 +367,7 @@ absl::Status AttentionAssembly::Fill(const std::vector<Piece>& pieces,
   if (is_top_k && !is_scores_) array->tail_mass.resize(rows);
   std::vector<bool> has_come(elements);
   for (const Piece& piece : pieces) {
-    size_t source = 0;
-    for (const uint64_t layer : piece.axes[0]) {
-      for (const uint64_t head : piece.axes[1]) {
-        for (const uint64_t query : piece.axes[2]) {
-          const size_t begin = array->RowBegin(IndexOf(axes[0], layer), IndexOf(axes[1], head),
-                                               IndexOf(axes[2], query));
-          if (!array->tail_mass.empty()) {
-            array->tail_mass[begin / array->dims[3]] =
-                piece.tail_mass[source / piece.axes[3].size()];
-          }
-          for (const uint64_t last : piece.axes[3]) {
-            const size_t target = begin + IndexOf(axes[3], last);
-            if (has_come[target]) return Broken("an element came twice");
-            has_come[target] = true;
-            array->values[target] = piece.values[source];
-            if (is_top_k) array->top_keys[target] = piece.top_keys[source];
-            ++source;
-          }
-        }
-      }
-    }
+    if (!Place(piece, axes, array, &has_come)) return Broken("an element came twice");
   }
   const bool is_dense = array->kind == v1::ATTENTION_OUTPUT_KIND_DENSE;
   const float unseen = is_scores_ ? -std::numeric_limits<float>::infinity() : 0.0f;
@@ -394,6 +380,30 @@ absl::Status AttentionAssembly::Fill(const std::vector<Piece>& pieces,
     array->values[i] = unseen;
   }
   return absl::OkStatus();
+}
+
+bool AttentionAssembly::Place(const Piece& piece, const std::array<std::vector<uint64_t>, 4>& axes,
+                              AttentionArray* array, std::vector<bool>* has_come) {
+  const size_t heads = piece.axes[1].size();
+  const size_t queries = piece.axes[2].size();
+  const size_t columns = piece.axes[3].size();
+  for (size_t row = 0; row < piece.axes[0].size() * heads * queries; ++row) {
+    const size_t begin = array->RowBegin(IndexOf(axes[0], piece.axes[0][row / queries / heads]),
+                                         IndexOf(axes[1], piece.axes[1][row / queries % heads]),
+                                         IndexOf(axes[2], piece.axes[2][row % queries]));
+    if (!array->tail_mass.empty()) {
+      array->tail_mass[begin / array->dims[3]] = piece.tail_mass[row];
+    }
+    for (size_t column = 0; column < columns; ++column) {
+      const size_t source = row * columns + column;
+      const size_t target = begin + IndexOf(axes[3], piece.axes[3][column]);
+      if ((*has_come)[target]) return false;
+      (*has_come)[target] = true;
+      array->values[target] = piece.values[source];
+      if (!piece.top_keys.empty()) array->top_keys[target] = piece.top_keys[source];
+    }
+  }
+  return true;
 }
 
 }  // namespace vitrine::client

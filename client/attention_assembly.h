@@ -96,6 +96,7 @@ class AttentionAssembly {
     std::vector<float> tail_mass;
   };
 
+  void AddProvenance(const v1::AttentionProvenance& provenance);
   absl::Status AddPiece(const v1::AttentionChunk& chunk);
   absl::Status CheckAxes(const v1::AttentionChunk& chunk, const v1::Tensor& tensor) const;
   absl::Status CheckLastAxis(const v1::AttentionChunk& chunk, uint32_t length) const;
@@ -105,10 +106,14 @@ class AttentionAssembly {
                                       const std::vector<Piece>& pieces) const;
   absl::Status Fill(const std::vector<Piece>& pieces,
                     const std::array<std::vector<uint64_t>, 4>& axes, AttentionArray* array) const;
+  // False when an element has come already.
+  static bool Place(const Piece& piece, const std::array<std::vector<uint64_t>, 4>& axes,
+                    AttentionArray* array, std::vector<bool>* has_come);
 
   const bool has_pairs_;
   const bool reduces_layers_;
   const bool reduces_heads_;
+  const bool has_key_ranges_;
   const bool is_scores_;
   const size_t spans_;
   std::string request_id_;

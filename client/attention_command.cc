@@ -201,7 +201,7 @@ absl::StatusOr<AttentionAnswer> AttentionCommand::Ask(GenerateClient* client,
       request_id.empty() ? TokensOfPrompt(client, request, cancellation)
                          : KeptTokens(client, request_id, attention.look.choice, cancellation);
   if (!tokens.ok()) return Explain(tokens.status());
-  const absl::Status completed = CompleteAttention(tokens->prompt_tokens, &attention);
+  absl::Status completed = CompleteAttention(tokens->prompt_tokens, &attention);
   if (!completed.ok()) return completed;
   if (!request_id.empty()) {
     return Replay(client, request_id, attention.spec, *std::move(tokens), connection.json,

@@ -125,7 +125,7 @@ FlagSetter TakesKeys(v1::AttentionSpec* spec) {
 FlagSetter TakesSpan(AttentionFlags* flags) {
   return [flags](std::string_view value) {
     const size_t equals = value.find('=');
-    const absl::Status status = absl::InvalidArgumentError(
+    absl::Status status = absl::InvalidArgumentError(
         "takes NAME=BEGIN:END (tokens), NAME=bytes:BEGIN:END, NAME=role:ROLE or NAME=text:TEXT");
     if (equals == std::string_view::npos || equals == 0) return status;
     const std::string_view where = value.substr(equals + 1);
@@ -427,8 +427,9 @@ absl::Status CompleteAttention(size_t prompt_tokens, AttentionFlags* flags) {
   }
   const bool names_rows = !spec->queries().empty() || !spec->query_ranges().empty();
   const bool draws_rows = view != AttentionView::kNone && view != AttentionView::kGrid;
-  if (!names_rows && flags->look.token.value_or(-1) >= 0) {
-    const auto position = static_cast<uint32_t>(*flags->look.token);
+  const int64_t token = flags->look.token.value_or(-1);
+  if (!names_rows && token >= 0) {
+    const auto position = static_cast<uint32_t>(token);
     spec->add_query_ranges()->set_begin(position);
     spec->mutable_query_ranges(0)->set_end(position + 1);
   } else if (!names_rows && draws_rows &&

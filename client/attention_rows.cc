@@ -55,6 +55,7 @@ std::vector<float> CombineHeads(const AttentionArray& array, size_t row, bool ta
     }
   }
   std::vector<float> combined;
+  combined.reserve(sums.size());
   for (const double sum : sums) {
     combined.push_back(static_cast<float>(take_max ? sum : sum / static_cast<double>(heads)));
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kShades = ".:-=+*#%@";
 constexpr int kLegendCells = 24;
 // Below this the terminal's own background shows, so that a cold cell is quiet on any theme.
-constexpr double kColdest = 0.04;
+constexpr double kColdest = 0.08;
 
 struct Colour {
   double red;

@@ -51,6 +51,7 @@ class TablePainter {
       if (begin > 0) picture += "\n";
       absl::StrAppend(&picture, has_numbers_ ? FlatHeadings(begin, end) : TallHeadings(begin, end));
       for (const HeatRow& row : table_.rows) {
+        if (begin > 0 && IsEmpty(row, begin, end)) continue;
         std::string line = absl::StrCat(FitWidth(row.label, label_width_, !style_.colour), "  ");
         for (size_t c = begin; c < end; ++c) line += Cell(row, c);
         if (begin == 0 && !row.note.empty()) absl::StrAppend(&line, "  ", row.note);
@@ -61,6 +62,13 @@ class TablePainter {
   }
 
  private:
+  static bool IsEmpty(const HeatRow& row, size_t begin, size_t end) {
+    const auto first = row.values.begin();
+    return std::all_of(first + static_cast<std::ptrdiff_t>(begin),
+                       first + static_cast<std::ptrdiff_t>(end),
+                       [](float value) { return std::isnan(value); });
+  }
+
   size_t NumberWidth() const {
     size_t width = 3;
     for (const HeatRow& row : table_.rows) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 machine to a streamed answer: installs what is missing, builds, fetches a
-# small model, starts the server, asks one question and stops the server again.
+# small model, starts the server, asks one question, shows where the answer's tokens looked, and
+# stops the server again.
 # usage: quickstart.sh [PROMPT]
 #
 # VITRINE_MODEL, when set, names a model file to take instead of fetching one.
@@ -32,7 +33,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-step() { echo "[$1/5] $2" >&2; }
+step() { echo "[$1/6] $2" >&2; }
 fail() {
   echo "quickstart: $1" >&2
   exit 1
@@ -54,7 +55,8 @@ model=$("$root/docker/fetch_model.sh")
 
 step 4 "starting the server"
 current_log=$work/server.log
-"$build/server/vitrine-server" --model "$model" --listen=127.0.0.1:0 >"$current_log" 2>&1 &
+"$build/server/vitrine-server" --model "$model" --listen=127.0.0.1:0 --allow_inspection \
+  >"$current_log" 2>&1 &
 server_pid=$!
 address=
 for _ in $(seq 600); do
@@ -70,8 +72,13 @@ step 5 "asking: $prompt"
   fail "the request failed"
 echo
 
+step 6 "showing where each token looked"
+"$build/client/vitrine" attention --server="$address" --temperature=0 --max_tokens=8 "$prompt" ||
+  fail "the request failed"
+
 kill -TERM "$server_pid"
 wait "$server_pid" || fail "the server did not stop cleanly"
 server_pid=
 echo "done. To serve: build/server/vitrine-server --model $model" >&2
 echo "To ask:         build/client/vitrine generate \"...\"" >&2
+echo "To look inside: serve with --allow_inspection; build/client/vitrine attention \"...\"" >&2

@@ -54,7 +54,7 @@ absl::StatusOr<SequenceTokens> TokensOfIds(GenerateClient* client, std::vector<u
                                            size_t prompt_tokens, Cancellation* cancellation) {
   SequenceTokens tokens = {.prompt_tokens = prompt_tokens, .ids = std::move(ids), .bytes = {}};
   tokens.bytes.resize(tokens.ids.size());
-  const absl::Status status = AskForBytes(client, cancellation, &tokens);
+  absl::Status status = AskForBytes(client, cancellation, &tokens);
   if (!status.ok()) return status;
   return tokens;
 }
@@ -82,7 +82,7 @@ absl::StatusOr<SequenceTokens> TokensOfPrompt(GenerateClient* client,
   tokens.prompt_tokens = tokens.ids.size();
   tokens.bytes.resize(tokens.ids.size());
   if (request.has_text()) SliceText(request.text(), *tokenized, &tokens);
-  const absl::Status status = AskForBytes(client, cancellation, &tokens);
+  absl::Status status = AskForBytes(client, cancellation, &tokens);
   if (!status.ok()) return status;
   return tokens;
 }

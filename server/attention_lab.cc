@@ -8,7 +8,6 @@
 #include <numbers>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -190,6 +189,7 @@ class LabHead {
 
   LabMatrix Rows(const PagedBatch& batch, float scale, AttentionStage stage) {
     std::vector<AttentionItem> items;
+    items.reserve(static_cast<size_t>(tokens_));
     for (int row = 0; row < tokens_; ++row) items.push_back({.row = row});
     backend_->AttentionRows({.q = q_.As<float>(),
                              .log_sum_exp = log_sum_exp_.As<float>(),
@@ -228,6 +228,7 @@ class LabHead {
   // Of the rows that the grid holds.
   std::vector<LabRow> Reduce() {
     std::vector<AttentionRowKeys> keys;
+    keys.reserve(static_cast<size_t>(tokens_));
     for (int t = 0; t < tokens_; ++t) keys.push_back({0, input_.causal ? t : tokens_ - 1});
     backend_->AttentionReduce({.input = grid_.As<float>(),
                                .key_columns = tokens_,
@@ -236,6 +237,7 @@ class LabHead {
                                .stats = stats_.As<float>()});
     const LabMatrix stats = Download(stats_, kAttentionStats);
     std::vector<LabRow> rows;
+    rows.reserve(static_cast<size_t>(tokens_));
     for (int t = 0; t < tokens_; ++t) {
       rows.push_back({.log_sum_exp = stats.at(t, 0),
                       .entropy = stats.at(t, 1),

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -57,6 +56,7 @@ absl::Status FlagError(absl::string_view flag, const absl::Status& status) {
 
 std::vector<std::string> Letters(int count) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(count));
   for (int t = 0; t < count; ++t) {
     names.push_back(t < 26 ? std::string(1, static_cast<char>('A' + t)) : absl::StrCat("t", t));
   }

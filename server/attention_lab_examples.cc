@@ -1,5 +1,6 @@
 #include "server/attention_lab_examples.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -12,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "model/status.h"
 
 namespace vitrine::server {
 namespace {

@@ -37,7 +37,7 @@ absl::StatusOr<AttentionTrace> Assemble(const v1::AttentionSpec& spec,
                                         const std::vector<v1::AttentionChunk>& chunks) {
   AttentionAssembly assembly(spec);
   for (const v1::AttentionChunk& chunk : chunks) {
-    const absl::Status status = assembly.Add(chunk);
+    absl::Status status = assembly.Add(chunk);
     if (!status.ok()) return status;
   }
   return assembly.Finish();
