@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "kernels/dtype.h"
+#include "model/chat_template.h"
 #include "model/config.h"
 #include "model/loader.h"
 #include "model/model_files.h"
@@ -138,9 +139,18 @@ absl::Status AddTokenizer(const ModelFiles& files, Report& report) {
 }
 
 absl::Status AddChatTemplate(const ModelFiles& files, Report& report) {
-  VITRINE_ASSIGN_OR_RETURN(const std::string text, files.ChatTemplate());
+  VITRINE_ASSIGN_OR_RETURN(const ChatTemplateSource source, files.ChatTemplates());
+  if (source.templates.empty()) {
+    report.Add("chat template", "none");
+    return absl::OkStatus();
+  }
+  size_t bytes = 0;
+  for (const ChatTemplateSource::Named& named : source.templates) bytes += named.text.size();
+  const absl::StatusOr<ChatTemplate> chat_template = ChatTemplate::Create(source);
   report.Add("chat template",
-             text.empty() ? std::string("none") : absl::StrCat("yes, ", text.size(), " bytes"));
+             chat_template.ok()
+                 ? absl::StrCat(chat_template->Describe(), ", ", bytes, " bytes")
+                 : absl::StrCat("not supported: ", chat_template.status().message()));
   return absl::OkStatus();
 }
 

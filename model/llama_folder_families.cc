@@ -195,7 +195,8 @@ absl::StatusOr<FolderFamily> ReadPhi(JsonConfigReader& reader) {
 }
 
 absl::StatusOr<FolderFamily> ReadPhi3(JsonConfigReader& reader) {
-  VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadLlamaLike(reader, {.epsilon = 1e-5}));
+  VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadLlamaLike(reader, {.epsilon = 1e-5},
+                                                              {.partial_rotary_factor = 1.0}));
   VITRINE_RETURN_IF_ERROR(ReadUniformWindow(reader, family.config));
   TensorNames& names = family.names;
   names.q = names.k = names.v = names.gate = names.up = {};
@@ -335,6 +336,7 @@ absl::StatusOr<FolderFamily> ReadGemma3(JsonConfigReader& reader) {
   VITRINE_RETURN_IF_ERROR(ReadAttentionBias(reader, family.names));
   UseGemmaScales(family.config);
   VITRINE_RETURN_IF_ERROR(ReadGemma2Parts(reader, 0.0, 0.0, family));
+  family.config.attention_softcap = 0.0f;  // Gemma 3 may name a cap, and transformers has none.
   VITRINE_ASSIGN_OR_RETURN(const int period,
                            reader.Int("sliding_window_pattern", 1, kMaxLayers, 6));
   VITRINE_RETURN_IF_ERROR(ReadPeriodicWindow(reader, period, family.config));

@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "model/chat_template_files.h"
 #include "model/folder_families.h"
 #include "model/gguf_families.h"
 #include "model/gguf_parts.h"
-#include "model/json.h"
-#include "model/json_config.h"
 #include "model/mapped_file.h"
 #include "model/safetensors.h"
 #include "model/status.h"
@@ -42,11 +41,8 @@ class GgufModel final : public ModelFiles {
     return vitrine::CreateTokenizer(parts_->first());
   }
   absl::StatusOr<const Checkpoint*> Weights() override { return parts_.get(); }
-  absl::StatusOr<std::string> ChatTemplate() const override {
-    constexpr std::string_view kKey = "tokenizer.chat_template";
-    if (!parts_->first().Has(kKey)) return std::string();
-    VITRINE_ASSIGN_OR_RETURN(const std::string_view text, parts_->first().String(kKey));
-    return std::string(text);
+  absl::StatusOr<ChatTemplateSource> ChatTemplates() const override {
+    return ReadGgufChatTemplates(parts_->first());
   }
 
  private:
@@ -80,26 +76,15 @@ class FolderModel final : public ModelFiles {
     }
     return weights_.get();
   }
-  absl::StatusOr<std::string> ChatTemplate() const override;
+  absl::StatusOr<ChatTemplateSource> ChatTemplates() const override {
+    return ReadFolderChatTemplates(path_);
+  }
 
  private:
   const std::string path_;
   const std::string label_;
   std::unique_ptr<SafetensorsFolder> weights_;  // Opened when asked for.
 };
-
-// A file of its own in new folders, a member of tokenizer_config.json in old ones.
-absl::StatusOr<std::string> FolderModel::ChatTemplate() const {
-  const auto file = MappedFile::Open(path_ + "/chat_template.jinja");
-  if (file.ok()) return std::string(file->bytes());
-  constexpr std::string_view kConfigFile = "tokenizer_config.json";
-  constexpr size_t kMaxValues = 1'000'000;
-  const auto config = MappedFile::Open(absl::StrCat(path_, "/", std::string(kConfigFile)));
-  if (!config.ok()) return std::string();
-  VITRINE_ASSIGN_OR_RETURN(const JsonValue value,
-                           ParseJson(config->bytes(), kConfigFile, kMaxValues));
-  return JsonConfigReader(value, std::string(kConfigFile)).String("chat_template", "");
-}
 
 bool IsFolder(const std::string& path) {
   struct stat info = {};

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "model/chat_template.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/sampling_defaults.h"
@@ -38,8 +39,8 @@ class ModelFiles {
   virtual absl::StatusOr<std::unique_ptr<Tokenizer>> CreateTokenizer() const = 0;
   // The tensors, as long as this object lives. Vocabulary-only files have none.
   virtual absl::StatusOr<const Checkpoint*> Weights() = 0;
-  // The text of the chat template; empty where the model has none.
-  virtual absl::StatusOr<std::string> ChatTemplate() const = 0;
+  // Without templates where the model has none.
+  virtual absl::StatusOr<ChatTemplateSource> ChatTemplates() const = 0;
 };
 
 }  // namespace vitrine

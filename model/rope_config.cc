@@ -161,12 +161,16 @@ absl::Status ReadRules(JsonConfigReader& reader, std::optional<JsonConfigReader>
                        const RopeDefaults& defaults, ModelConfig& config) {
   VITRINE_ASSIGN_OR_RETURN(double base, reader.PositiveFloat("rope_theta", defaults.base));
   VITRINE_ASSIGN_OR_RETURN(
-      double share, reader.PositiveFloat("partial_rotary_factor", defaults.partial_rotary_factor));
+      double share,
+      reader.PositiveFloat("partial_rotary_factor", defaults.partial_rotary_factor.value_or(1.0)));
   if (scaling) {
     VITRINE_ASSIGN_OR_RETURN(base, scaling->PositiveFloat("rope_theta", base));
     VITRINE_ASSIGN_OR_RETURN(share, scaling->PositiveFloat("partial_rotary_factor", share));
   }
   if (base < 1.0) return reader.Error("rope_theta", "is below 1");
+  if (share != 1.0 && !defaults.partial_rotary_factor) {
+    return reader.Unsupported("partial_rotary_factor", "is not supported in this family");
+  }
   VITRINE_RETURN_IF_ERROR(ReadRotaryDim(reader, share, config));
   if (scaling) return ReadScaling(reader, *scaling, base, config);
   config.rope_frequencies = RopeFrequencies(config.rotary_dim, base);

@@ -2,6 +2,8 @@
 // the new one (rope_parameters).
 #pragma once
 
+#include <optional>
+
 #include "absl/status/status.h"
 #include "model/config.h"
 #include "model/json_config.h"
@@ -11,7 +13,8 @@ namespace vitrine {
 // What a family takes where config.json is silent.
 struct RopeDefaults {
   double base = 10000.0;
-  double partial_rotary_factor = 1.0;  // The share of a head that is rotated.
+  // The share of a head that is rotated; none: the family rotates whole heads.
+  std::optional<double> partial_rotary_factor = {};
 };
 
 // Fills rotary_dim, the frequencies and rope_attention_factor; head_dim and context_length are set

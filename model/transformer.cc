@@ -71,12 +71,12 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
   }
   VITRINE_RETURN_IF_ERROR(CopyAlibiSlopes());
   if (limits.max_traced_rows > 0) {
-    VITRINE_ASSIGN_OR_RETURN(capture_,
-                             AttentionCapture::Create(backend_, config_,
-                                                      {.max_rows = limits.max_rows,
-                                                       .max_traced_rows = limits.max_traced_rows,
-                                                       // A replay may have two in one step.
-                                  .max_certified_rows = 2 * limits.max_samples}));
+    VITRINE_ASSIGN_OR_RETURN(
+        capture_, AttentionCapture::Create(backend_, config_,
+                                           {.max_rows = limits.max_rows,
+                                            .max_traced_rows = limits.max_traced_rows,
+                                            // A replay may have two in one step.
+                                            .max_certified_rows = 2 * limits.max_samples}));
     VITRINE_ASSIGN_OR_RETURN(reader_,
                              AttentionReader::Create(backend_, config_, limits.max_positions));
   }

@@ -148,7 +148,7 @@ TEST_F(FolderFamiliesTest, ReadsEveryRopeRule) {
   const auto dynamic = DescribeWith({{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}});
   EXPECT_EQ(dynamic->config.rope_frequencies, RopeFrequencies(16, 10000.0));
 
-  const auto partial = DescribeWith({{"partial_rotary_factor", 0.25}});
+  const auto partial = DescribeWith({{"model_type", "phi3"}, {"partial_rotary_factor", 0.25}});
   EXPECT_EQ(partial->config.rotary_dim, 4);
   EXPECT_EQ(partial->config.rope_frequencies, RopeFrequencies(4, 10000.0));
 }
@@ -226,7 +226,7 @@ TEST_F(FolderFamiliesTest, BadMembersAreRefusedByName) {
       {{{"quantization_config", {{"quant_method", "x"}}}}, "quantization_config is not supported"},
       {{{"eos_token_id", 384}}, "eos_token_id is 384, expected a token id from 0 to 383"},
       {{{"tie_word_embeddings", 1}}, "tie_word_embeddings is an integer, expected a bool"},
-      {{{"partial_rotary_factor", 1.5}}, "partial_rotary_factor is 1.5"},
+      {{{"model_type", "phi3"}, {"partial_rotary_factor", 1.5}}, "partial_rotary_factor is 1.5"},
       {{{"rope_scaling", "linear"}}, "rope_scaling is a string, expected an object"},
       {rope({{"rope_type", "weird"}}), R"(rope_scaling: rope_type is "weird", which is not)"},
       {rope({{"rope_type", "linear"}}), "rope_scaling: factor is missing"},
@@ -262,6 +262,7 @@ TEST_F(FolderFamiliesTest, FeaturesOfOtherFamiliesAreRefusedByName) {
       {{{"model_type", "gpt2"}, {"scale_attn_by_inverse_layer_idx", true}},
        "scale_attn_by_inverse_layer_idx"},
       {{{"residual_multiplier", 0.22}}, "residual_multiplier"},
+      {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
   };
   for (const auto& [changes, member] : cases) {
     const absl::Status status = DescribeWith(changes).status();

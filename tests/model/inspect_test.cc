@@ -46,7 +46,7 @@ TEST_F(InspectTest, ReportsWhatTheFileHolds) {
   // 2 layers * 2 heads * 8 dimensions * (k and v) * 2 bytes * 1000 tokens.
   EXPECT_THAT(*report, HasSubstr("per 1000 tokens: 0.1 MB as bf16, 0.3 MB as f32"));
   EXPECT_THAT(*report, HasSubstr("tokenizer       bpe/gpt-2, 8 tokens"));
-  EXPECT_THAT(*report, HasSubstr("chat template   yes, 14 bytes"));
+  EXPECT_THAT(*report, HasSubstr("chat template   default, 14 bytes"));
   EXPECT_THAT(*report, Not(HasSubstr("not supported")));
 }
 
