@@ -14,7 +14,8 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
   TransformerLimits padded = limits;
   if (backend.records()) {
     runner->padding_ = std::make_unique<DecodePadding>(
-        limits.max_samples, BlocksFor(limits.max_positions), limits.num_blocks);
+        std::min(limits.max_rows, limits.max_samples), BlocksFor(limits.max_positions),
+        limits.num_blocks);
     padded.num_blocks += DecodePadding::kMostSequences;
   }
   VITRINE_ASSIGN_OR_RETURN(runner->transformer_,

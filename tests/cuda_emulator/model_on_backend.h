@@ -1,7 +1,10 @@
 // A golden or random model on any backend, for tests that compare whole models.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -9,11 +12,8 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/families.h"
-#include "model/folder_families.h"
-#include "model/gguf.h"
 #include "model/kv_cache.h"
-#include "model/safetensors.h"
+#include "model/model_files.h"
 #include "model/tensor_map.h"
 #include "model/transformer_runner.h"
 #include "model/weights.h"
@@ -30,31 +30,15 @@ inline constexpr DType kRandomTypes[] = {DType::kF16, DType::kBF16, DType::kQ8_0
 
 inline std::string RandomName(DType dtype) { return "random-" + std::string(TraitsOf(dtype).name); }
 
-// What both forms of a model come to.
-struct Description {
-  ModelConfig config;
-  TensorNames names;
-  std::string bytes;  // Of a file in memory.
-  std::unique_ptr<Checkpoint> checkpoint;
-};
-
-inline Description Describe(const std::string& model) {
-  Description description;
+// Where a model lies: a golden folder, or a random llama that is written first.
+inline std::string PathOf(const std::string& model) {
   for (const DType dtype : kRandomTypes) {
     if (model != RandomName(dtype)) continue;
-    description.bytes = RandomLlama(dtype).Bytes();
-    auto file = *GgufFile::Parse(description.bytes, model);
-    description.config = *ReadConfig(*file);
-    description.names = kGgufTensorNames;
-    description.checkpoint = std::move(file);
-    return description;
+    const std::string path = ::testing::TempDir() + "/" + model + ".gguf";
+    std::ofstream(path, std::ios::binary) << RandomLlama(dtype).Bytes();
+    return path;
   }
-  const std::string folder = VITRINE_TEST_DATA "/models/" + model;
-  FolderDescription described = *DescribeFolder(folder);
-  description.config = described.config;
-  description.names = described.names;
-  description.checkpoint = *SafetensorsFolder::Open(folder);
-  return description;
+  return VITRINE_TEST_DATA "/models/" + model;
 }
 
 // A model on a backend, with blocks for kSequences sequences.
@@ -62,10 +46,11 @@ class ModelOnBackend {
  public:
   ModelOnBackend(const std::string& model, const std::string& backend, Numerics numerics)
       : backend_(*CreateBackend(backend, {.numerics = numerics, .threads = 1})) {
-    const Description description = Describe(model);
+    const auto files = *ModelFiles::Open(PathOf(model));
+    const ModelDescription description = *files->Describe();
     vocabulary_ = description.config.vocabulary;
     const ModelTensors tensors =
-        *MapTensors(description.config, *description.checkpoint, description.names);
+        *MapTensors(description.config, **files->Weights(), description.names);
     runner_ = *TransformerRunner::Create(
         *backend_, description.config, *LoadWeights(description.config, tensors, *backend_),
         {.max_rows = kTokens,
