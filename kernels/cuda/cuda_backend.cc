@@ -73,7 +73,7 @@ class CudaBackend final : public Backend {
   std::string_view name() const override { return "cuda"; }
   std::string description() const override { return description_; }
   absl::Status status() const override;
-  std::optional<size_t> FreeBytes() const override;
+  std::optional<size_t> FreeBytes() const override { return FreeDeviceBytes(); }
   bool records() const override { return true; }
 
  private:
@@ -147,12 +147,6 @@ absl::Status CudaBackend::status() const {
   if (fault == cudaSuccess) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("the CUDA device failed: ", cudaGetErrorString(fault)));
-}
-
-std::optional<size_t> CudaBackend::FreeBytes() const {
-  size_t free = 0, total = 0;
-  CheckCuda(cudaMemGetInfo(&free, &total));
-  return free;
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::DoPackMatrix(
