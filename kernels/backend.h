@@ -10,10 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/activated_mat_mul.h"
 #include "kernels/adjust_logits.h"
@@ -55,6 +58,22 @@ class Backend {
   virtual std::string_view name() const = 0;    // "reference", "cpu", "cuda"
   virtual std::string description() const = 0;  // For logs: instruction set, threads, device.
   Numerics numerics() const { return options_.numerics; }
+
+  // UNAVAILABLE once the device has failed. This stays: no result since can be trusted, ops do
+  // nothing, and all that is left is to end the process. Any thread.
+  virtual absl::Status status() const { return absl::OkStatus(); }
+
+  // Bytes that Allocate can still get; nullopt where they are the host's.
+  virtual std::optional<size_t> FreeBytes() const { return std::nullopt; }
+
+  // Whether RunRepeated saves anything, so that it is worth making steps alike.
+  virtual bool records() const { return false; }
+  // Calls `enqueue`, which enqueues ops, or replays what it enqueued when `shape` was the same.
+  // Calls with the same shape must differ in nothing but the contents of the host arrays that the
+  // ops read, which lie at the same addresses each time.
+  void RunRepeated(uint64_t shape, absl::FunctionRef<void()> enqueue) {
+    DoRunRepeated(shape, enqueue);
+  }
 
   // Start-up only; errors are RESOURCE_EXHAUSTED (memory) or UNIMPLEMENTED (a dtype or shape that
   // the backend does not offer; the message names it).
@@ -113,6 +132,7 @@ class Backend {
   virtual void DoCopyToDevice(const void* source, void* target, size_t bytes) = 0;
   virtual void DoCopyToHost(const void* source, void* target, size_t bytes) = 0;
   virtual void DoSynchronize() = 0;
+  virtual void DoRunRepeated(uint64_t /*shape*/, absl::FunctionRef<void()> enqueue) { enqueue(); }
   virtual Calibration DoCalibrate() { return {}; }
 
   virtual void DoEmbed(const EmbedArgs& args) = 0;

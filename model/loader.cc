@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,14 @@ namespace {
 constexpr int kDefaultMaxContext = 131072;
 constexpr int64_t kDefaultKvTokens = 32768;
 
-// A quarter of the machine is what a cache may take without being asked.
-int64_t DefaultKvBytes() {
+// What a cache may take without being asked: a quarter of the machine, or half of what the weights
+// leave of a device's own memory, which also has to hold the rows of a step.
+int64_t DefaultKvBytes(const Backend& backend, const Checkpoint& checkpoint) {
+  if (const std::optional<size_t> free = backend.FreeBytes(); free.has_value()) {
+    size_t weights = 0;
+    for (const TensorView& tensor : checkpoint.tensors()) weights += tensor.bytes;
+    return static_cast<int64_t>((*free - std::min(*free, weights)) / 2);
+  }
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 4;
 }
 
@@ -54,7 +61,7 @@ struct CacheSize {
 // Chooses the KV pool and the context it can serve. Without flags the context shrinks to what fits;
 // what the user asked for by name is refused instead when it does not fit.
 absl::StatusOr<CacheSize> ChooseCacheSize(const ModelConfig& config, DType dtype,
-                                          const LoadOptions& options) {
+                                          const LoadOptions& options, int64_t default_bytes) {
   if (options.context_length > config.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("context_length ", options.context_length,
                                                    " exceeds the model's ", config.context_length,
@@ -66,7 +73,7 @@ absl::StatusOr<CacheSize> ChooseCacheSize(const ModelConfig& config, DType dtype
   const int64_t block_bytes = KvBytesPerBlock(config, dtype);
   const bool is_bytes_given = options.kv_cache_bytes > 0;
   const int64_t affordable =
-      (is_bytes_given ? options.kv_cache_bytes : DefaultKvBytes()) / block_bytes;
+      (is_bytes_given ? options.kv_cache_bytes : default_bytes) / block_bytes;
   const int64_t useful = int64_t{BlocksFor(context)} * options.max_step_sequences;
   const int64_t wanted =
       is_bytes_given
@@ -116,9 +123,10 @@ absl::StatusOr<LoadedModel> LoadModel(ModelFiles& files, Backend& backend,
   }
   model.kv_dtype = ChooseKvDType(options.kv_dtype, backend.numerics());
   ChooseFrequencies(options, model.config);
-  VITRINE_ASSIGN_OR_RETURN(const CacheSize size,
-                           ChooseCacheSize(model.config, model.kv_dtype, options));
   VITRINE_ASSIGN_OR_RETURN(const Checkpoint* checkpoint, files.Weights());
+  VITRINE_ASSIGN_OR_RETURN(
+      const CacheSize size,
+      ChooseCacheSize(model.config, model.kv_dtype, options, DefaultKvBytes(backend, *checkpoint)));
   VITRINE_ASSIGN_OR_RETURN(const ModelTensors tensors,
                            MapTensors(model.config, *checkpoint, description.names));
   VITRINE_ASSIGN_OR_RETURN(Weights weights,

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "model/batch.h"
 #include "model/token_logprobs.h"
 
@@ -45,6 +46,10 @@ class Runner {
   // layers, num_heads]. Only with max_traced_rows above 0.
   virtual void ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) = 0;
   virtual void ReadLogSumExp(const Batch& batch, std::span<float> values) = 0;
+
+  // Not OK once the device has failed (see Backend::status): what Step has written since is
+  // garbage. Any thread.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 }  // namespace vitrine

@@ -158,6 +158,10 @@ DeviceSpan<const float> Transformer::Logits(std::span<const int32_t> rows) {
                    .softcap = config_.logit_softcap,
                    .output = logits_.As<float>(),
                    .rows = samples});
+  return logits(samples);
+}
+
+DeviceSpan<const float> Transformer::logits(int samples) const {
   return logits_.As<float>().subspan(
       0, static_cast<size_t>(samples) * static_cast<size_t>(config_.vocabulary));
 }

@@ -45,6 +45,9 @@ class Transformer {
   void ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces);
   void ReadLogSumExp(std::span<float> values) const { capture_->ReadLogSumExp(values); }
 
+  // Where every step puts the logits of its first `samples` sampled rows: [samples, vocabulary].
+  DeviceSpan<const float> logits(int samples) const;
+
   size_t kv_bytes() const { return kv_->bytes(); }
 
  private:

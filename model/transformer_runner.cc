@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/kv_cache.h"
 #include "model/status.h"
 
 namespace vitrine {
@@ -10,8 +11,15 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
     Backend& backend, ModelConfig config, Weights weights, const TransformerLimits& limits) {
   std::unique_ptr<TransformerRunner> runner(
       new TransformerRunner(backend, std::move(config), std::move(weights)));
+  TransformerLimits padded = limits;
+  if (backend.records()) {
+    runner->padding_ = std::make_unique<DecodePadding>(
+        std::min(limits.max_rows, limits.max_samples), BlocksFor(limits.max_positions),
+        limits.num_blocks);
+    padded.num_blocks += DecodePadding::kMostSequences;
+  }
   VITRINE_ASSIGN_OR_RETURN(runner->transformer_,
-                           Transformer::Create(backend, runner->config_, runner->weights_, limits));
+                           Transformer::Create(backend, runner->config_, runner->weights_, padded));
   VITRINE_ASSIGN_OR_RETURN(
       runner->adjusted_,
       backend.Allocate(static_cast<size_t>(limits.max_samples) *
@@ -40,15 +48,18 @@ void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
   VITRINE_CHECK_EQ(next.size(), batch.sampling.size());
   logprobs_.clear();
   prompt_logprobs_.clear();
-  transformer_->Forward(batch);
-  ScorePrompts(batch);
   logits_ = {};
+  const bool is_repeated = RunRepeated(batch);
+  if (!is_repeated) {
+    transformer_->Forward(batch);
+    ScorePrompts(batch);
+  }
   if (next.empty()) {
     backend_.Synchronize();
     CollectLogprobs(0, batch.scored.size(), prompt_logprobs_);
     return;
   }
-  logits_ = transformer_->Logits(batch.sampled_rows);
+  if (!is_repeated) logits_ = transformer_->Logits(batch.sampled_rows);
   if (!batch.adjustments.empty()) {
     backend_.AdjustLogits({.logits = logits_,
                            .adjustments = batch.adjustments,
@@ -104,6 +115,17 @@ void TransformerRunner::CollectLogprobs(size_t first, size_t count,
       results_.As<LogprobsResult>().subspan(first, count);
   backend_.CopyToHost(results, std::span(host_results_));
   for (const LogprobsResult& result : host_results_) logprobs.push_back(FinishLogprobs(result));
+}
+
+bool TransformerRunner::RunRepeated(const Batch& batch) {
+  const Batch* const padded = padding_ != nullptr && records_ ? padding_->Pad(batch) : nullptr;
+  if (padded == nullptr) return false;
+  backend_.RunRepeated(DecodePadding::Shape(*padded), [&] {
+    transformer_->Forward(*padded);
+    transformer_->Logits(padded->sampled_rows);
+  });
+  logits_ = transformer_->logits(static_cast<int>(batch.sampled_rows.size()));
+  return true;
 }
 
 void TransformerRunner::CopyLogits(std::span<float> logits) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/decode_padding.h"
 #include "model/runner.h"
 #include "model/transformer.h"
 
@@ -29,9 +30,13 @@ class TransformerRunner final : public Runner {
   void ReadLogSumExp(const Batch& /*batch*/, std::span<float> values) override {
     transformer_->ReadLogSumExp(values);
   }
+  absl::Status status() const override { return backend_.status(); }
 
   // The logits of the last step's sampled rows, [samples, vocabulary], copied to `logits`.
   void CopyLogits(std::span<float> logits);
+
+  // Off: steps are never recorded. On where the backend can.
+  void set_records(bool records) { records_ = records; }
 
   size_t kv_bytes() const { return transformer_->kv_bytes(); }
 
@@ -39,6 +44,8 @@ class TransformerRunner final : public Runner {
   TransformerRunner(Backend& backend, ModelConfig config, Weights weights)
       : backend_(backend), config_(std::move(config)), weights_(std::move(weights)) {}
 
+  // Computes a decode step as the one of its shape that was recorded; false where it is no such.
+  bool RunRepeated(const Batch& batch);
   void ScorePrompts(const Batch& batch);
   void CollectLogprobs(size_t first, size_t count, std::vector<TokenLogprobs>& logprobs);
 
@@ -46,10 +53,12 @@ class TransformerRunner final : public Runner {
   const ModelConfig config_;
   const Weights weights_;
   RunnerLimits limits_;
+  bool records_ = true;
   std::unique_ptr<Transformer> transformer_;
   Buffer adjusted_;   // [samples, vocabulary]
   Buffer token_ids_;  // [samples]
   Buffer results_;    // LogprobsResult [rows + samples]: of scored rows, then of samples
+  std::unique_ptr<DecodePadding> padding_;  // Null where the backend records nothing.
   DeviceSpan<const float> logits_;
   size_t max_samples_ = 0;
   std::vector<LogprobsResult> host_results_;

@@ -107,6 +107,8 @@ absl::Status StatusOf(const AnswerEnd& end) {
       return absl::CancelledError("cancelled by the client");
     case Ending::kExpired:
       return absl::DeadlineExceededError("the deadline passed");
+    case Ending::kDeviceFailed:
+      return absl::UnavailableError("the device that computes failed");
     case Ending::kFailed:
       break;
   }

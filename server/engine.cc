@@ -83,7 +83,11 @@ bool Engine::Turn() {
     PublishLoad();
     next_tokens_.resize(batch.sampling.size());
     runner_.Step(batch, next_tokens_);
-    if (!batch.traces.empty() || !batch.certified_rows.empty()) ReadTraces(batch);
+    if (!runner_.status().ok()) {
+      NoteFailure();
+    } else if (!batch.traces.empty() || !batch.certified_rows.empty()) {
+      ReadTraces(batch);
+    }
     const int64_t done_us = clock_.NowMicros();
     for (const Sequence* sequence : scheduler_.step()) {
       int64_t& longest_us = sequence->owner->timeline.longest_step_us;
@@ -139,6 +143,7 @@ std::optional<ChoiceEnding> Engine::WhyLeave(const Sequence& sequence, int64_t n
   const ActiveRequest& owner = *sequence.owner;
   if (owner.failed) return ChoiceEnding{.ending = Ending::kFailed};
   if (owner.cancelled) return ChoiceEnding{.ending = Ending::kCancelled};
+  if (has_failed_) return ChoiceEnding{.ending = Ending::kDeviceFailed};
   if ((owner.text_stops & (1u << sequence.choice)) != 0) {
     return ChoiceEnding{.reason = FinishReason::kStopString};
   }
@@ -247,8 +252,21 @@ void Engine::PostTrace(const Sequence& sequence, std::span<AttentionPiece> piece
   events_.push_back({.request = sequence.owner, .traced = std::move(step)});
 }
 
+void Engine::NoteFailure() {
+  has_failed_ = true;
+  queue_.Close();
+  std::ranges::fill(next_tokens_, kNoToken);
+}
+
 void Engine::NoteResult(const StepResult& result, int64_t now_us) {
   Sequence& sequence = *result.sequence;
+  if (has_failed_) {
+    sequence.prompt_logprobs = nullptr;
+    if (result.has_ended) {
+      sequence.owner->endings[static_cast<size_t>(sequence.choice)] = {.ending =
+                                                                           Ending::kDeviceFailed};
+    }
+  }
   if (sequence.prompt_logprobs != nullptr) {
     events_.push_back(
         {.request = sequence.owner, .prompt_logprobs = std::move(sequence.prompt_logprobs)});

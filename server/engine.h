@@ -67,6 +67,10 @@ class Engine {
   // Any thread. How long the engine has been inside one turn with work to do; 0 when it is idle.
   int64_t BusyMicros() const;
 
+  // Any thread. UNAVAILABLE once the device has failed: every request that is live ends with
+  // kDeviceFailed and the queue is closed.
+  absl::Status status() const { return has_failed_ ? runner_.status() : absl::OkStatus(); }
+
   const BlockPool& pool() const { return pool_; }  // Between turns only.
 
  private:
@@ -79,6 +83,7 @@ class Engine {
                  float lse_delta);
   void ReadCertificates(const Batch& batch);
   void ReadTraces(const Batch& batch);
+  void NoteFailure();
   void NoteResult(const StepResult& result, int64_t now_us);
   void PostEnd(const Sequence& sequence, int64_t now_us);
   void PublishLoad();
@@ -102,6 +107,7 @@ class Engine {
   RateWindow prefilled_;
 
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> has_failed_ = false;
   std::atomic<int64_t> turn_began_us_ = kNever;  // kNever: idle.
   mutable std::mutex load_mutex_;
   EngineLoad load_;  // Guarded by load_mutex_.

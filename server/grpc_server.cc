@@ -195,7 +195,9 @@ absl::Status GrpcServer::WarmUp() {
   std::future<Ending> ending = sink->ending();
   VITRINE_RETURN_IF_ERROR(queue_.Push(
       std::make_shared<ActiveRequest>("warm-up", std::move(request), sink), clock_.NowMicros()));
-  if (ending.get() != Ending::kFinished) {
+  const Ending how = ending.get();
+  VITRINE_RETURN_IF_ERROR(engine_.status());
+  if (how != Ending::kFinished) {
     return absl::InternalError("the warm-up generation failed: the model gives no finite logits");
   }
   // Counters are of clients' requests.
@@ -214,7 +216,8 @@ void GrpcServer::Watch() {
   bool was_serving = true;
   std::unique_lock lock(watch_mutex_);
   while (!watch_changed_.wait_for(lock, kWatchInterval, [this] { return is_watch_over_; })) {
-    const bool is_serving = !is_draining_ && engine_.BusyMicros() < options_.stall_us;
+    const bool is_serving =
+        !is_draining_ && engine_.status().ok() && engine_.BusyMicros() < options_.stall_us;
     if (is_serving != was_serving) SetServing(is_serving);
     was_serving = is_serving;
     const int64_t now_us = clock_.NowMicros();

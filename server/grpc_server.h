@@ -46,6 +46,9 @@ class GrpcServer {
   // A channel to this server without a port.
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
+  // Any thread. UNAVAILABLE once the device has failed; health is NOT_SERVING by then, or soon.
+  absl::Status status() const { return engine_.status(); }
+
   const Engine& engine() const { return engine_; }
   const RequestCounters& counters() const { return counters_; }
   const RequestQueue& queue() const { return queue_; }

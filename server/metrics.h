@@ -14,7 +14,7 @@ struct RequestCounters {
   std::atomic<uint64_t> finished = 0;   // Ended with a reason, shutdown included.
   std::atomic<uint64_t> cancelled = 0;  // The client went away.
   std::atomic<uint64_t> expired = 0;    // The deadline passed.
-  std::atomic<uint64_t> failed = 0;     // Our fault.
+  std::atomic<uint64_t> failed = 0;     // Our fault, or the device's.
   std::atomic<uint64_t> refused = 0;    // Turned away before the queue.
 
   // Of several threads that look at different moments, so it may lag; exact when nothing moves.
@@ -33,6 +33,7 @@ struct RequestCounters {
         ++expired;
         break;
       case Ending::kFailed:
+      case Ending::kDeviceFailed:
         ++failed;
         break;
     }

@@ -78,6 +78,7 @@ absl::Status CheckModel(const std::string& path, const ServerOptions& options) {
   while (engine.Turn()) {
   }
   delivery.Deliver();
+  VITRINE_RETURN_IF_ERROR(engine.status());
   if (collector->ending != Ending::kFinished) {
     return absl::InternalError("the model gives no finite logits");
   }

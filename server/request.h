@@ -100,7 +100,7 @@ struct GenerationRequest {
 
 // How a choice, and so its request, leaves the server: exactly one of these. A request whose
 // choices differ takes the last of them in this order.
-enum class Ending { kFinished, kShutDown, kCancelled, kExpired, kFailed };
+enum class Ending { kFinished, kShutDown, kCancelled, kExpired, kFailed, kDeviceFailed };
 
 // Why an answer that is kFinished (or kShutDown) is complete; numbered as on the wire.
 enum class FinishReason {

@@ -19,6 +19,8 @@ const char* EndName(const ChoiceEnd& end) {
       return "shutdown";
     case Ending::kFailed:
       return "failed";
+    case Ending::kDeviceFailed:
+      return "device_failed";
     case Ending::kFinished:
       break;
   }

@@ -106,10 +106,12 @@ int RunServer(const ServerOptions& options) {
   std::printf("listening on %s\n", (*server)->address().c_str());
   std::fflush(stdout);
 
-  signals.WaitForFirst();
+  signals.WaitForFirst([&] { return !(*server)->status().ok(); });
   std::fprintf(stderr, "draining\n");
   alarm(static_cast<unsigned>(options.drain_us / 1'000'000) + kDrainGraceSeconds);
   (*server)->Drain([&] { return signals.HasSecond(); });
+  // Whoever restarts the process shall see that it did not end by itself.
+  if (const absl::Status status = (*server)->status(); !status.ok()) return ReportError(status);
   std::fprintf(stderr, "stopped\n");
   return 0;
 }

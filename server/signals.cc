@@ -2,10 +2,13 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 
 namespace vitrine::server {
 namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(20);
 
 sigset_t Watched() {
   sigset_t set;
@@ -41,10 +44,11 @@ void SignalWatcher::Run() {
     if (signal_number == SIGUSR2) continue;
     if (!is_serving_) std::_Exit(0);
     ++count_;
-    count_.notify_all();
   }
 }
 
-void SignalWatcher::WaitForFirst() { count_.wait(0); }
+void SignalWatcher::WaitForFirst(absl::FunctionRef<bool()> is_over) const {
+  while (count_ == 0 && !is_over()) std::this_thread::sleep_for(kPoll);
+}
 
 }  // namespace vitrine::server

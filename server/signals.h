@@ -4,6 +4,8 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/functional/function_ref.h"
+
 namespace vitrine::server {
 
 // Create it in main before any other thread: it blocks both signals for all later ones.
@@ -17,7 +19,8 @@ class SignalWatcher {
   // Until then a signal ends the process with exit code 0: nothing has been promised to anybody.
   void StartServing() { is_serving_ = true; }
 
-  void WaitForFirst();
+  // Returns at the first signal, or soon after `is_over` holds.
+  void WaitForFirst(absl::FunctionRef<bool()> is_over) const;
   bool HasSecond() const { return count_ >= 2; }
 
  private:

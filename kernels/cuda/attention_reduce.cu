@@ -133,6 +133,20 @@ __global__ void __launch_bounds__(kThreads) AttentionReduceKernel(Params p) {
 
 }  // namespace
 
+void AttentionReduceParams::Skip(int skipped) {
+  const auto skip = [skipped](auto*& pointer, int columns) {
+    if (pointer != nullptr) pointer += static_cast<size_t>(skipped) * columns;
+  };
+  skip(input, members * key_columns);
+  skip(rows, 1);
+  skip(log_sum_exp, members);
+  skip(stats, kAttentionStats);
+  skip(top_keys, top_k);
+  skip(top_values, top_k);
+  skip(tail_mass, 1);
+  skip(span_mass, spans);
+}
+
 void AttentionReduce(const AttentionReduceParams& params, cudaStream_t stream) {
   if (params.count == 0) return;
   CheckCuda(gpu::Launch(&AttentionReduceKernel,

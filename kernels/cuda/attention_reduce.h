@@ -31,6 +31,9 @@ struct AttentionReduceParams {
   const int32_t* span_begin = nullptr;  // [spans + 1]
   int spans = 0;
   float* span_mass = nullptr;  // [count, spans]
+
+  // Moves everything that is counted by rows, but `combined`, behind the first `skipped` rows.
+  void Skip(int skipped);
 };
 void AttentionReduce(const AttentionReduceParams& params, cudaStream_t stream);
 

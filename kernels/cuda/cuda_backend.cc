@@ -1,7 +1,9 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "kernels/cuda/logprobs.h"
 #include "kernels/cuda/mat_mul.h"
 #include "kernels/cuda/pack_rows.h"
+#include "kernels/cuda/recorded_steps.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rms_norm_add.h"
 #include "kernels/cuda/rope_write_kv.h"
@@ -33,6 +36,7 @@ namespace {
 constexpr int kLeastComputeCapability = 8;
 // Decode attention runs over so many sequences at a time that their tiles fit into this.
 constexpr size_t kMostWorkspaceBytes = size_t{16} << 20;
+constexpr size_t kResultBytes = size_t{1} << 16;
 
 const CudaMatrix& AsMatrix(const PackedMatrix* matrix) {
   return static_cast<const CudaMatrix&>(*matrix);
@@ -51,27 +55,40 @@ int NormGroups(DeviceSpan<const float> norm, int heads, int head_dim) {
   return norm.size() == static_cast<size_t>(head_dim) ? heads : 1;
 }
 
+// Of decode attention's workspace per tile of keys.
+size_t TileBytes(int heads, int head_dim) {
+  return static_cast<size_t>(heads) * static_cast<size_t>(head_dim + 2) * sizeof(float);
+}
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const BackendOptions& options, std::string description, cudaStream_t stream)
-      : Backend(options), description_(std::move(description)), stream_(stream) {}
+      : Backend(options), description_(std::move(description)), stream_(stream) {
+    void* results = nullptr;
+    CheckCuda(cudaMallocHost(&results, kResultBytes));
+    results_.reset(static_cast<std::byte*>(results));
+  }
   ~CudaBackend() override;
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override { return description_; }
+  absl::Status status() const override;
+  std::optional<size_t> FreeBytes() const override { return FreeDeviceBytes(); }
+  bool records() const override { return true; }
 
  private:
   absl::StatusOr<Buffer> DoAllocate(size_t bytes) override {
     return AllocateDevice(bytes, stream_);
   }
-  absl::StatusOr<std::unique_ptr<PackedMatrix>> DoPackMatrix(const MatrixSource& source) override {
-    return CudaMatrix::Create(source, numerics(), stream_);
-  }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> DoPackMatrix(const MatrixSource& source) override;
   absl::StatusOr<std::unique_ptr<RowBuffer>> DoCreateRowBuffer(const RowBufferSpec& spec) override;
   absl::StatusOr<std::unique_ptr<KvStorage>> DoCreateKvStorage(const KvStorageSpec& spec) override;
   void DoCopyToDevice(const void* source, void* target, size_t bytes) override;
   void DoCopyToHost(const void* source, void* target, size_t bytes) override;
   void DoSynchronize() override;
+  void DoRunRepeated(uint64_t shape, absl::FunctionRef<void()> enqueue) override {
+    recorded_steps_.Run(shape, enqueue);
+  }
 
   void DoEmbed(const EmbedArgs& args) override;
   void DoRmsNorm(const RmsNormArgs& args) override;
@@ -107,6 +124,10 @@ class CudaBackend final : public Backend {
   const std::string description_;
   const cudaStream_t stream_;
   Staging staging_{stream_};
+  RecordedSteps recorded_steps_{stream_, staging_};
+  // Results on their way to the host: a copy to memory that is not pinned would wait twice.
+  std::unique_ptr<std::byte, CudaFreeHost> results_;
+  int most_query_columns_ = 0;  // Of the matrices packed so far: query heads * head_dim.
   GrowingMemory workspace_{stream_};
   GrowingMemory qkv_{stream_};
   std::vector<DeviceAdjustment> adjustments_;  // Made anew by each AdjustLogits.
@@ -119,6 +140,21 @@ class CudaBackend final : public Backend {
 CudaBackend::~CudaBackend() {
   CheckCuda(cudaStreamSynchronize(stream_));
   CheckCuda(cudaStreamDestroy(stream_));
+}
+
+absl::Status CudaBackend::status() const {
+  const cudaError_t fault = DeviceFault();
+  if (fault == cudaSuccess) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the CUDA device failed: ", cudaGetErrorString(fault)));
+}
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::DoPackMatrix(
+    const MatrixSource& source) {
+  if (source.layout == RowLayout::kHeads) {
+    most_query_columns_ = std::max(most_query_columns_, static_cast<int>(source.parts[0].rows));
+  }
+  return CudaMatrix::Create(source, numerics(), stream_);
 }
 
 absl::StatusOr<std::unique_ptr<RowBuffer>> CudaBackend::DoCreateRowBuffer(
@@ -146,6 +182,12 @@ absl::StatusOr<std::unique_ptr<KvStorage>> CudaBackend::DoCreateKvStorage(
       static_cast<size_t>(spec.num_layers) * CudaKv::LayerElements(spec) * RowBytes(spec.dtype, 1);
   absl::StatusOr<Buffer> values = AllocateDevice(bytes, stream_);
   if (!values.ok()) return values.status();
+  // Here rather than in a step: what decoding one sequence that owns all blocks takes, but for
+  // caches of several hundred thousand tokens.
+  const int heads = std::max(most_query_columns_ / spec.head_dim, spec.num_kv_heads);
+  const auto tiles = static_cast<size_t>(TilesFor(spec.num_blocks * kKvBlockTokens));
+  workspace_.Reserve(std::clamp(tiles * TileBytes(heads, spec.head_dim), kMostWorkspaceBytes,
+                                4 * kMostWorkspaceBytes));
   return std::make_unique<CudaKv>(spec, *std::move(values));
 }
 
@@ -157,10 +199,13 @@ void CudaBackend::DoCopyToDevice(const void* source, void* target, size_t bytes)
 }
 
 void CudaBackend::DoCopyToHost(const void* source, void* target, size_t bytes) {
+  const bool is_pinned = bytes <= kResultBytes && results_ != nullptr;
   if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, stream_));
+    CheckCuda(cudaMemcpyAsync(is_pinned ? results_.get() : target, source, bytes,
+                              cudaMemcpyDeviceToHost, stream_));
   }
   DoSynchronize();
+  if (is_pinned) std::memcpy(target, results_.get(), bytes);
 }
 
 void CudaBackend::DoSynchronize() {
@@ -336,23 +381,25 @@ AttentionParams<Kv> CudaBackend::AttentionParamsOf(const PagedAttentionArgs& arg
 
 void CudaBackend::Decode(const PagedBatch& batch, std::span<const int32_t> sequences,
                          MatrixAttentionParams params) {
-  const size_t tile_bytes = static_cast<size_t>(params.heads) *
-                            static_cast<size_t>(params.kv.head_dim + 2) * sizeof(float);
+  const size_t tile_bytes = TileBytes(params.heads, params.kv.head_dim);
   for (size_t begin = 0; begin < sequences.size();) {
     tile_begin_.clear();
     size_t tiles = 0, end = begin;
     params.max_context = 0;
     for (; end < sequences.size(); ++end) {
-      const int context = batch.first_position[static_cast<size_t>(sequences[end])] + 1;
+      // What is recorded must do for every context that the block table can hold.
+      const int context = staging_.is_recording()
+                              ? batch.max_blocks * kKvBlockTokens
+                              : batch.first_position[static_cast<size_t>(sequences[end])] + 1;
       const auto more = static_cast<size_t>(TilesFor(context));
       if (end > begin && (tiles + more) * tile_bytes > kMostWorkspaceBytes) break;
       tile_begin_.push_back(static_cast<int32_t>(tiles));
       tiles += more;
       params.max_context = std::max(params.max_context, context);
     }
-    params.sequences = staging_.Stage(sequences.subspan(begin, end - begin));
+    params.sequences = staging_.StageOwn(sequences.subspan(begin, end - begin));
     params.sequence_count = static_cast<int>(end - begin);
-    params.tile_begin = staging_.Stage(std::span<const int32_t>(tile_begin_));
+    params.tile_begin = staging_.StageOwn(std::span<const int32_t>(tile_begin_));
     params.workspace = static_cast<float*>(workspace_.Reserve(tiles * tile_bytes));
     DecodeAttention(params, stream_);
     begin = end;
@@ -371,7 +418,7 @@ void CudaBackend::MatrixAttention(const PagedAttentionArgs& args) {
     if (rows > 1) prefilling_.push_back(s);
     params.max_rows = std::max(params.max_rows, rows);
   }
-  params.sequences = staging_.Stage(std::span<const int32_t>(prefilling_));
+  params.sequences = staging_.StageOwn(std::span<const int32_t>(prefilling_));
   params.sequence_count = static_cast<int>(prefilling_.size());
   PrefillAttention(params, stream_);
   Decode(batch, decoding_, params);
@@ -434,10 +481,6 @@ void CudaBackend::DoAttentionReduce(const AttentionReduceArgs& args) {
   params.rows = staging_.Stage(args.rows);
   params.log_sum_exp = OrNull(args.log_sum_exp);
   params.combined = args.combined.data();
-  if (args.combined.empty()) {
-    params.combined = static_cast<float*>(workspace_.Reserve(
-        args.rows.size() * static_cast<size_t>(args.key_columns) * sizeof(float)));
-  }
   params.stats = args.stats.data();
   params.top_k = args.top_k;
   params.top_ranges = staging_.Stage(args.top_ranges);
@@ -449,7 +492,17 @@ void CudaBackend::DoAttentionReduce(const AttentionReduceArgs& args) {
   params.span_begin = staging_.Stage(args.span_begin);
   params.spans = args.span_begin.empty() ? 0 : static_cast<int>(args.span_begin.size()) - 1;
   params.span_mass = args.span_mass.data();
-  cuda::AttentionReduce(params, stream_);
+  if (!args.combined.empty()) return cuda::AttentionReduce(params, stream_);
+  // So many rows at a time that their combined rows fit into the workspace.
+  const size_t row_bytes = static_cast<size_t>(args.key_columns) * sizeof(float);
+  const auto most = static_cast<int>(std::max<size_t>(1, kMostWorkspaceBytes / row_bytes));
+  for (int left = params.count; left > 0; left -= most) {
+    params.count = std::min(left, most);
+    params.combined =
+        static_cast<float*>(workspace_.Reserve(static_cast<size_t>(params.count) * row_bytes));
+    cuda::AttentionReduce(params, stream_);
+    params.Skip(params.count);
+  }
 }
 
 void CudaBackend::DoGatherRows(const GatherRowsArgs& args) {
@@ -522,15 +575,21 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(const BackendOptions&
     return NoDevice(error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error));
   }
   cudaDeviceProp device;
-  CheckCuda(cudaGetDeviceProperties(&device, 0));
+  if (const cudaError_t e = cudaGetDeviceProperties(&device, 0); e != cudaSuccess) {
+    return NoDevice(cudaGetErrorString(e));
+  }
   const std::string name = device.name;
   if (device.major < kLeastComputeCapability) {
     return NoDevice(absl::StrCat(name, " has compute capability ", device.major, ".", device.minor,
                                  ", at least ", kLeastComputeCapability, ".0 is needed"));
   }
-  CheckCuda(cudaSetDevice(0));
+  // The first call that needs the device itself: others may hold it, or its memory may be full.
   cudaStream_t stream = nullptr;
-  CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  if (const cudaError_t e = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      e != cudaSuccess) {
+    cudaGetLastError();
+    return NoDevice(absl::StrCat(name, ": ", cudaGetErrorString(e)));
+  }
   std::string description = absl::StrCat("cuda: ", name, ", compute capability ", device.major, ".",
                                          device.minor, ", ", device.multiProcessorCount,
                                          " multiprocessors, ", device.totalGlobalMem >> 20, " MiB");

@@ -3,15 +3,20 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/check.h"
-
 namespace vitrine::cuda {
 
-// Aborts unless `error` is cudaSuccess: a refused launch is our bug, anything else a dead device,
-// and neither leaves results that could be served.
+// Aborts where `error` tells of a bug of ours (a refused launch, a bad argument). Everything else
+// is a device that is lost to this process, since such errors stay: the first is kept for
+// DeviceFault.
+void HandleError(cudaError_t error, const char* file, int line);
+
 inline void CheckCuda(cudaError_t error, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) {
-  if (error != cudaSuccess) internal::CheckFailed(file, line, cudaGetErrorString(error));
+  if (error != cudaSuccess) HandleError(error, file, line);
 }
+
+// cudaSuccess while the device works; else why it is lost, and no result since can be trusted. Any
+// thread.
+cudaError_t DeviceFault();
 
 }  // namespace vitrine::cuda

@@ -102,6 +102,12 @@ absl::StatusOr<CudaMatrix::Piece> CreatePiece(const PieceSource& source, int64_t
 
 }  // namespace
 
+size_t FreeDeviceBytes() {
+  size_t free = 0, total = 0;
+  CheckCuda(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
 absl::StatusOr<Buffer> AllocateDevice(size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return Buffer();
   void* data = nullptr;

@@ -17,6 +17,9 @@
 
 namespace vitrine::cuda {
 
+// Of the device's memory, what nobody holds.
+size_t FreeDeviceBytes();
+
 // Zeroed once everything that `stream` holds is done. RESOURCE_EXHAUSTED with the numbers.
 absl::StatusOr<Buffer> AllocateDevice(size_t bytes, cudaStream_t stream);
 

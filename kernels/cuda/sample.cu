@@ -17,7 +17,8 @@ __device__ inline int Draw(const Logits& logits, float top, const SampleRow& row
   return FindRunningSum(logits, target, weight);
 }
 
-__global__ void __launch_bounds__(kRowThreads) SampleKernel(SampleParams p) {
+// One block per multiprocessor at least: otherwise ptxas aims at three, and spills.
+__global__ void __launch_bounds__(kRowThreads, 1) SampleKernel(SampleParams p) {
   GPU_SHARED(scratch, U64[kRowWarps]);
   const SampleRow row = p.rows[blockIdx.x];
   const bool is_adjusted = row.adjusted_row >= 0;

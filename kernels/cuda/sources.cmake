@@ -21,6 +21,8 @@ set(VITRINE_CUDA_KERNELS
 # Host code of the backend, which sees kernels through their launchers alone.
 set(VITRINE_CUDA_HOST_SOURCES
   cuda_backend.cc
+  cuda_check.cc
   cuda_storage.cc
+  recorded_steps.cc
   staging.cc
   weight_packing.cc)

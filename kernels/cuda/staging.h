@@ -35,6 +35,50 @@ class GrowingMemory {
   std::unique_ptr<void, CudaFree> data_;
 };
 
+// Pinned memory with its counterpart on the device, handed out from the front.
+class StagingArena {
+ public:
+  struct Place {
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+  };
+  // Aligned for any type. Allocates only what no earlier round has needed. Null where the device
+  // has failed.
+  Place Take(size_t bytes);
+  // Everything that was taken may be overwritten.
+  void Reset();
+
+ private:
+  struct Chunk {
+    size_t bytes;
+    std::unique_ptr<std::byte, CudaFreeHost> host;
+    std::unique_ptr<std::byte, CudaFree> device;
+  };
+
+  std::vector<Chunk> chunks_;
+  size_t chunk_ = 0;  // The one that is being filled, up to used_.
+  size_t used_ = 0;
+};
+
+// The host arrays that a recorded step reads. Their places stay, so that the uploads of the
+// recording find what Refresh has copied there.
+class RecordedArrays {
+ public:
+  // Takes the arrays as they are now. Every replay must have ended.
+  void Refresh() const;
+
+ private:
+  friend class Staging;
+  struct Array {
+    const void* source;
+    std::byte* host;
+    size_t bytes;
+  };
+
+  StagingArena arena_;
+  std::vector<Array> arrays_;
+};
+
 // Copies of the host arrays of the steps that are under way. An array goes through pinned memory,
 // so its upload overlaps with the host, and the layers of a step share one copy.
 class Staging {
@@ -44,19 +88,23 @@ class Staging {
   // The array in device memory, valid for what is enqueued until the next Reset.
   template <class T>
   const T* Stage(std::span<const T> array) {
-    return static_cast<const T*>(StageBytes(array.data(), array.size_bytes()));
+    return static_cast<const T*>(StageBytes(array.data(), array.size_bytes(), /*is_own=*/false));
+  }
+  // The same for an array of the backend's own, which a replay needs as it was when recorded.
+  template <class T>
+  const T* StageOwn(std::span<const T> array) {
+    return static_cast<const T*>(StageBytes(array.data(), array.size_bytes(), /*is_own=*/true));
   }
 
   // Everything enqueued must be complete.
   void Reset();
 
+  // From here to StopRecording arrays go to memory that `recorded` keeps.
+  void StartRecording(RecordedArrays& recorded);
+  void StopRecording();
+  bool is_recording() const { return recorded_ != nullptr; }
+
  private:
-  // Pinned memory and its counterpart on the device.
-  struct Chunk {
-    size_t bytes;
-    std::unique_ptr<std::byte, CudaFreeHost> host;
-    std::unique_ptr<std::byte, CudaFree> device;
-  };
   struct Staged {
     const void* source;
     size_t bytes;
@@ -64,14 +112,12 @@ class Staging {
     const std::byte* device;
   };
 
-  const void* StageBytes(const void* source, size_t bytes);
-  Chunk& ChunkWith(size_t bytes);
+  const void* StageBytes(const void* source, size_t bytes, bool is_own);
 
   cudaStream_t stream_;
-  std::vector<Chunk> chunks_;
-  size_t chunk_ = 0;  // The one that is being filled, up to used_.
-  size_t used_ = 0;
+  StagingArena arena_;
   std::vector<Staged> staged_;
+  RecordedArrays* recorded_ = nullptr;
 };
 
 }  // namespace vitrine::cuda

@@ -20,6 +20,7 @@ constexpr size_t kMaxThreads = 1024, kMaxBlockZ = 64;
 constexpr unsigned kMaxGridX = 0x7FFFFFFF, kMaxGridYZ = 65535;
 
 cudaError_t last_error = cudaSuccess;
+cudaError_t device_fault = cudaSuccess;
 std::vector<std::pair<const void*, size_t>>& DynamicLimits() {
   static auto* const limits = new std::vector<std::pair<const void*, size_t>>;
   return *limits;
@@ -43,7 +44,11 @@ void RunBlocks(const LaunchRequest& r, const std::function<void()>& body) {
 
 void RunGrid(const LaunchRequest& r, const std::function<void()>& body) {
   if (CurrentThread() != nullptr) throw std::runtime_error("emu: launch from device code");
-  ++stats().launches;
+  if (device_fault != cudaSuccess) return;
+  if (++stats().launches == options().fault_at_launch) {
+    device_fault = cudaErrorIllegalAddress;
+    return;
+  }
   blockDim = r.block;
   gridDim = r.grid;
   const DeviceAccess access;
@@ -72,6 +77,7 @@ bool FitsLimits(dim3 grid, dim3 block) {
 
 cudaError_t Submit(const LaunchRequest& request, std::function<void()> body) {
   std::lock_guard lock(DeviceMutex());
+  if (device_fault != cudaSuccess) return device_fault;
   if (!FitsLimits(request.grid, request.block)) return SetError(cudaErrorInvalidConfiguration);
   size_t limit = kDefaultSharedLimit;
   for (const auto& [kernel, bytes] : DynamicLimits()) {
@@ -94,6 +100,9 @@ void SetDynamicLimit(const void* kernel, size_t bytes) {
   std::lock_guard lock(DeviceMutex());
   DynamicLimits().emplace_back(kernel, bytes);
 }
+
+cudaError_t DeviceFault() { return device_fault; }
+void ReplaceDevice() { device_fault = cudaSuccess; }
 
 cudaError_t SetError(cudaError_t e) { return last_error = e; }
 cudaError_t LastError() { return last_error; }

@@ -28,7 +28,12 @@ void CheckArgument(const T& v, int index) {
   }
 }
 
-// The sticky error of cudaGetLastError.
+// What the device has failed with: every call returns it from then on. cudaSuccess: it works.
+cudaError_t DeviceFault();
+// A new device takes the place of the one that failed, which no real process sees.
+void ReplaceDevice();
+
+// The error of cudaGetLastError.
 cudaError_t SetError(cudaError_t e);
 cudaError_t LastError();
 cudaError_t TakeLastError();

@@ -99,5 +99,20 @@ TEST(LaunchTest, CountsItsWork) {
   EXPECT_EQ(stats().switches, 512u);
 }
 
+TEST(LaunchTest, DeviceThatFailsStaysFailed) {
+  const ScopedOptions restore;
+  DeviceArray<int> out(8);
+  options().fault_at_launch = stats().launches + 2;
+  const auto launch = [&] { return gpu::Launch(&IndexKernel, {dim3(1), dim3(8)}, out.data()); };
+  EXPECT_EQ(launch(), cudaSuccess);
+  EXPECT_EQ(launch(), cudaSuccess);  // Accepted; what follows learns how it ended.
+  EXPECT_EQ(launch(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  void* more = nullptr;
+  EXPECT_EQ(cudaMalloc(&more, 16), cudaErrorIllegalAddress);
+  ReplaceDevice();
+  EXPECT_EQ(launch(), cudaSuccess);
+}
+
 }  // namespace
 }  // namespace vitrine::emu

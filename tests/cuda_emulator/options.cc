@@ -10,6 +10,7 @@ uint64_t random_state = 0;
 Options FromEnvironment() {
   Options o;
   if (const char* s = getenv("EMU_SEED")) o.seed = strtoull(s, nullptr, 10);
+  if (const char* s = getenv("EMU_FAULT_AT")) o.fault_at_launch = strtoull(s, nullptr, 10);
   o.deferred_streams = getenv("EMU_DEFERRED") != nullptr;
   o.protect_device_memory = getenv("EMU_PROTECT") != nullptr;
   if (const char* s = getenv("EMU_ORDER")) {

@@ -10,7 +10,7 @@ enum class Order { kForward, kReverse, kRandom };
 // When a cp.async really moves its bytes.
 enum class Copies { kEarly, kLate, kRandom };
 
-// Defaults come from the environment: EMU_SEED, EMU_ORDER, EMU_DEFERRED, EMU_PROTECT.
+// Defaults come from the environment: EMU_SEED, EMU_ORDER, EMU_DEFERRED, EMU_PROTECT, EMU_FAULT_AT.
 struct Options {
   uint64_t seed = 1;
   Order order = Order::kRandom;
@@ -19,11 +19,13 @@ struct Options {
   bool strict_masks = true;            // a mask may not name a lane that has already returned
   bool deferred_streams = false;       // run stream work only when something waits for it
   bool protect_device_memory = false;  // host code that touches device memory faults
+  uint64_t fault_at_launch = 0;        // the device fails in this launch of a kernel; 0: never
 };
 Options& options();
 
 struct Stats {
   uint64_t launches = 0, blocks = 0, threads = 0, switches = 0, collectives = 0;
+  uint64_t allocations = 0, synchronizations = 0, graph_launches = 0;  // Calls of the host.
 };
 Stats& stats();
 

@@ -7,17 +7,31 @@
 
 #include "cuda_emulator/device_memory.h"
 #include "cuda_emulator/launch.h"
+#include "cuda_emulator/options.h"
 #include "cuda_emulator/stream.h"
 
 using Lock = std::lock_guard<std::recursive_mutex>;
-using vitrine::emu::DeviceMutex, vitrine::emu::SetError;
+using vitrine::emu::DeviceFault, vitrine::emu::DeviceMutex, vitrine::emu::SetError;
+using vitrine::emu::stats;
 
 namespace {
 
 constexpr size_t kTotalMemory = size_t{1} << 30;
 
+// What a call returns that has waited for `stream`, or would have to.
+cudaError_t Waited(cudaStream_t stream) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
+  if (stream != nullptr && stream->capture != nullptr) {
+    return SetError(cudaErrorStreamCaptureUnsupported);
+  }
+  ++stats().synchronizations;
+  vitrine::emu::Synchronize(stream);
+  return DeviceFault();
+}
+
 cudaError_t EnqueueCopy(void* dst, const void* src, size_t bytes, cudaStream_t stream) {
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   if (!vitrine::emu::IsWithinAllocation(dst, bytes) ||
       !vitrine::emu::IsWithinAllocation(src, bytes)) {
     return SetError(cudaErrorInvalidValue);
@@ -36,17 +50,23 @@ extern "C" {
 // ---- memory --------------------------------------------------------------------------------
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
+  ++stats().allocations;
   *p = vitrine::emu::AllocateDevice(bytes);
   return *p != nullptr ? cudaSuccess : SetError(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* p) {
   if (p == nullptr) return cudaSuccess;
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
+  ++stats().allocations;
   vitrine::emu::DrainAll();
   return vitrine::emu::FreeAllocation(p) ? cudaSuccess : SetError(cudaErrorInvalidValue);
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
+  ++stats().allocations;
   *p = vitrine::emu::AllocatePinned(bytes);
   return *p != nullptr ? cudaSuccess : SetError(cudaErrorMemoryAllocation);
 }
@@ -60,6 +80,7 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind)
 }
 cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t stream) {
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   if (!vitrine::emu::IsWithinAllocation(dst, bytes)) return SetError(cudaErrorInvalidValue);
   vitrine::emu::Enqueue(stream, [=] {
     const vitrine::emu::DeviceAccess access;
@@ -72,6 +93,7 @@ cudaError_t cudaMemset(void* dst, int value, size_t bytes) {
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   *total_bytes = kTotalMemory;
   *free_bytes = kTotalMemory - std::min(kTotalMemory, vitrine::emu::AllocatedBytes());
   return cudaSuccess;
@@ -93,8 +115,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Lock lock(DeviceMutex());
-  vitrine::emu::Synchronize(stream);
-  return cudaSuccess;
+  return Waited(stream);
 }
 cudaError_t cudaDeviceSynchronize() { return cudaStreamSynchronize(nullptr); }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -115,8 +136,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Lock lock(DeviceMutex());
+  ++stats().synchronizations;
   if (event->stream != nullptr) vitrine::emu::DrainTo(event->stream, event->ticket);
-  return cudaSuccess;
+  return DeviceFault();
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Lock lock(DeviceMutex());
@@ -135,21 +157,28 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 // ---- graphs --------------------------------------------------------------------------------
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   Lock lock(DeviceMutex());
-  if (stream == nullptr) return SetError(cudaErrorStreamCaptureUnsupported);
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
+  if (stream == nullptr || stream->capture != nullptr) {
+    return SetError(cudaErrorStreamCaptureUnsupported);
+  }
   stream->capture = new CUgraph_st;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   Lock lock(DeviceMutex());
   *graph = std::exchange(stream->capture, nullptr);
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   return *graph != nullptr ? cudaSuccess : SetError(cudaErrorIllegalState);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   *exec = new CUgraphExec_st{graph->operations};
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   Lock lock(DeviceMutex());
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
+  ++stats().graph_launches;
   for (const auto& operation : exec->operations) vitrine::emu::Enqueue(stream, operation);
   return cudaSuccess;
 }
@@ -213,6 +242,8 @@ const char* cudaGetErrorString(cudaError_t e) {
       return "invalid argument";
     case cudaErrorMemoryAllocation:
       return "out of memory";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
     default:
       return "emulated CUDA error";
   }

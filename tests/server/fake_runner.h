@@ -224,6 +224,11 @@ class FakeRunner final : public Runner {
     VITRINE_CHECK_EQ(i, values.size());
   }
 
+  absl::Status status() const override {
+    return has_failed ? absl::UnavailableError("the fake device failed") : absl::OkStatus();
+  }
+
+  std::atomic<bool> has_failed = false;
   std::function<void(const Batch&)> before_step;    // May block, count or look.
   std::function<bool(const SampleRow&)> is_broken;  // The row's logits are not finite.
   std::atomic<int64_t> rows = 0;

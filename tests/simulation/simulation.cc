@@ -335,6 +335,9 @@ void World::CountEnd(const Visit& visit) {
     case Ending::kShutDown:
       if (!is_draining_) Violate("shut down while serving");
       return Fire(has_started ? FaultPoint::kShutDownRunning : FaultPoint::kShutDownWaiting);
+    case Ending::kDeviceFailed:
+      Violate("a device that cannot fail has failed");
+      return;
     case Ending::kFailed:
       if (!broken_position_.contains(visit.active->request.sampling.seed)) {
         Violate("failed for no reason");
