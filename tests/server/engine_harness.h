@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,6 +24,7 @@ namespace vitrine::server {
 // The answers to one request.
 class Recorder final : public TokenSink {
  public:
+  void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
   void OnToken(const AnswerToken& token) override { ids_[token.choice].push_back(token.id); }
   void OnEnd(const AnswerEnd& end) override { end_ = end; }
 

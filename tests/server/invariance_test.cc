@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,7 @@ TEST_F(InvarianceTest, WithForcedPreemption) {
 TEST_F(InvarianceTest, WithASlowReader) {
   class SlowReader final : public TokenSink {
    public:
+    void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
     void OnToken(const AnswerToken& token) override { messages.AddToken(token); }
     void OnEnd(const AnswerEnd& /*end*/) override {}
     StreamMessages messages{size_t{1} << 20};

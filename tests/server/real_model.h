@@ -29,7 +29,8 @@ class RealModel {
                            {.context_length = 1024,
                             .kv_cache_bytes = int64_t{256} << 20,
                             .max_step_rows = 256,
-                            .max_step_sequences = 40});
+                            .max_step_sequences = 40,
+                            .weights = {}});
     if (!model.ok()) throw std::runtime_error(model.status().ToString());
     model_ = *std::move(model);
   }
