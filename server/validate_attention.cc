@@ -1,7 +1,6 @@
 #include "server/validate_attention.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 

@@ -51,11 +51,12 @@ class Bench {
   Bench(const Settings& settings, bool allows_inspection) : settings_(settings) {
     const int traced = allows_inspection ? settings.sequences + 64 : 0;
     backend_ = *CreateBackend("cpu", {.threads = settings.threads});
-    model_ = *LoadModel(settings.model, *backend_,
-                        {.context_length = settings.prompt + settings.tokens + 16,
-                         .max_step_rows = 256,
-                         .max_step_sequences = settings.sequences,
-                         .max_traced_rows = traced});
+    LoadOptions options;
+    options.context_length = settings.prompt + settings.tokens + 16;
+    options.max_step_rows = 256;
+    options.max_step_sequences = settings.sequences;
+    options.max_traced_rows = traced;
+    model_ = *LoadModel(settings.model, *backend_, options);
     const ModelConfig& config = model_.config;
     served_ = {.name = "model",
                .tokenizer = model_.tokenizer.get(),

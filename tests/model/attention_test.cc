@@ -112,8 +112,8 @@ Rows TraceAll(Runner& runner, const std::vector<TokenId>& ids, const AttentionPl
       for (int layer = 0; layer < piece.layers; ++layer) {
         for (int head = 0; head < piece.heads; ++head) {
           for (int row = 0; row < piece.rows; ++row, ++result) {
-            const auto cell = static_cast<size_t>((piece.first_layer + layer) * plan.head_axis() +
-                                                  piece.first_head + head);
+            const auto cell = static_cast<size_t>(
+                int64_t{piece.first_layer + layer} * plan.head_axis() + piece.first_head + head);
             const size_t at = cell * length + static_cast<size_t>(piece.first_position + row);
             if (plan.wants_rows) {
               std::copy_n(piece.values.data() + result * columns, columns,
@@ -153,12 +153,14 @@ void ExpectProperRows(const Rows& rows, size_t length) {
 }
 
 LoadOptions SmolOptions(KvDType kv) {
-  return {.context_length = 256,
-          .kv_cache_bytes = int64_t{64} << 20,
-          .kv_dtype = kv,
-          .max_step_rows = 64,
-          .max_step_sequences = 4,
-          .max_traced_rows = 64};
+  LoadOptions options;
+  options.context_length = 256;
+  options.kv_cache_bytes = int64_t{64} << 20;
+  options.kv_dtype = kv;
+  options.max_step_rows = 64;
+  options.max_step_sequences = 4;
+  options.max_traced_rows = 64;
+  return options;
 }
 
 TEST(SmolLm2Attention, WeightsAndStatisticsAreTheReferences) {
@@ -329,7 +331,7 @@ class ReductionTest {
   size_t length() const { return model_.ids.size(); }
 
   float Weight(int layer, int head, size_t at) const {
-    const auto cell = static_cast<size_t>(layer * config_.num_heads + head);
+    const auto cell = static_cast<size_t>(int64_t{layer} * config_.num_heads + head);
     return rows_[cell * length() * length() + at];
   }
 
@@ -476,7 +478,7 @@ void ExpectOutput(const TinyModel& model, const Rows& rows, int layer) {
   double worst = 0;
   double magnitude = 0;
   for (int head = 0; head < config.num_heads; ++head) {
-    const size_t cell = static_cast<size_t>(layer * config.num_heads + head);
+    const auto cell = static_cast<size_t>(int64_t{layer} * config.num_heads + head);
     for (size_t row = 0; row < length; ++row) {
       for (size_t d = 0; d < dim; ++d) {
         double sum = 0;

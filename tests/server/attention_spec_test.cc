@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "server/field_error.h"
-#include "server/validate_attention.h"
 #include "tests/server/attention_bench.h"
 
 namespace vitrine::server {
