@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "model/status.h"
 
 namespace vitrine::server {
 namespace {

@@ -62,33 +62,41 @@ std::vector<GenerationRequest> Neighbours(const RealModel& model, int count) {
   return requests;
 }
 
+EngineOptions Options(int running, int chunk) {
+  return {.scheduler = {.max_running_sequences = running,
+                        .max_step_tokens = std::max(running, chunk),
+                        .prefill_chunk_tokens = chunk},
+          .prefix_cache = false,
+          .hash_key = {1, 2}};
+}
+
+// With an engine and a step of its own.
+std::shared_ptr<Recorder> Alone(RealModel& model, const GenerationRequest& request) {
+  EngineHarness harness(Options(8, 256), model.runner(), model.tokenizer());
+  const auto answer = harness.Send(request);
+  harness.RunAll();
+  return answer;
+}
+
+// Loaded and asked once for all tests.
+struct World {
+  World() {
+    for (const GenerationRequest& subject : subjects) {
+      alone.push_back(Alone(model, subject)->ids());
+    }
+  }
+  RealModel model;
+  std::vector<GenerationRequest> subjects = Subjects(model);
+  std::vector<Ids> alone;
+};
+
 class InvarianceTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    model_ = std::make_unique<RealModel>();
-    subjects_ = Subjects(*model_);
-    for (const GenerationRequest& subject : subjects_) alone_.push_back(Alone(subject)->ids());
-  }
-  static void TearDownTestSuite() { model_.reset(); }
-
-  static EngineOptions Options(int running, int chunk) {
-    return {.scheduler = {.max_running_sequences = running,
-                          .max_step_tokens = std::max(running, chunk),
-                          .prefill_chunk_tokens = chunk},
-            .prefix_cache = false,
-            .hash_key = {1, 2}};
-  }
-
-  // With an engine and a step of its own.
-  static std::shared_ptr<Recorder> Alone(const GenerationRequest& request) {
-    EngineHarness harness(Options(8, 256), model_->runner(), model_->tokenizer());
-    const auto answer = harness.Send(request);
-    harness.RunAll();
-    return answer;
-  }
+  InvarianceTest()
+      : model_(TheWorld().model), subjects_(TheWorld().subjects), alone_(TheWorld().alone) {}
 
   // Sends all subjects at once and compares.
-  static void ExpectSame(EngineHarness& harness) {
+  void ExpectSame(EngineHarness& harness) {
     std::vector<std::shared_ptr<Recorder>> answers;
     for (const GenerationRequest& subject : subjects_) answers.push_back(harness.Send(subject));
     harness.RunAll();
@@ -97,14 +105,16 @@ class InvarianceTest : public testing::Test {
     }
   }
 
-  static std::unique_ptr<RealModel> model_;
-  static std::vector<GenerationRequest> subjects_;
-  static std::vector<Ids> alone_;
-};
+  RealModel& model_;
+  const std::vector<GenerationRequest>& subjects_;
+  const std::vector<Ids>& alone_;
 
-std::unique_ptr<RealModel> InvarianceTest::model_;
-std::vector<GenerationRequest> InvarianceTest::subjects_;
-std::vector<Ids> InvarianceTest::alone_;
+ private:
+  static World& TheWorld() {
+    static World world;
+    return world;
+  }
+};
 
 TEST_F(InvarianceTest, TheSubjectsDiffer) {
   for (const Ids& ids : alone_) EXPECT_EQ(ids.size(), static_cast<size_t>(kAnswerTokens));
@@ -113,8 +123,8 @@ TEST_F(InvarianceTest, TheSubjectsDiffer) {
 
 TEST_F(InvarianceTest, With31Neighbours) {
   for (const size_t subject : {2u, 7u}) {
-    EngineHarness harness(Options(32, 64), model_->runner(), model_->tokenizer());
-    std::vector<GenerationRequest> neighbours = Neighbours(*model_, 31);
+    EngineHarness harness(Options(32, 64), model_.runner(), model_.tokenizer());
+    std::vector<GenerationRequest> neighbours = Neighbours(model_, 31);
     for (int i = 0; i < 15; ++i) harness.Send(neighbours[static_cast<size_t>(i)]);
     for (int turn = 0; turn < 3; ++turn) harness.engine().Turn();
     const auto answer = harness.Send(subjects_[subject]);
@@ -127,7 +137,7 @@ TEST_F(InvarianceTest, With31Neighbours) {
 TEST_F(InvarianceTest, WithChunksOf1And7And64) {
   for (const int chunk : {1, 7, 64}) {
     // One at a time: nothing but the chunk cuts the prompt.
-    EngineHarness harness(Options(1, chunk), model_->runner(), model_->tokenizer());
+    EngineHarness harness(Options(1, chunk), model_.runner(), model_.tokenizer());
     ExpectSame(harness);
   }
 }
@@ -135,7 +145,7 @@ TEST_F(InvarianceTest, WithChunksOf1And7And64) {
 TEST_F(InvarianceTest, WithAColdAndAWarmPrefixCache) {
   EngineOptions options = Options(8, 64);
   options.prefix_cache = true;
-  EngineHarness harness(options, model_->runner(), model_->tokenizer());
+  EngineHarness harness(options, model_.runner(), model_.tokenizer());
   ExpectSame(harness);
   ExpectSame(harness);
   const auto warm = harness.Send(subjects_.back());
@@ -149,8 +159,8 @@ TEST_F(InvarianceTest, WithForcedPreemption) {
     EngineOptions options = Options(8, 64);
     options.scheduler.optimistic_admission = true;
     options.prefix_cache = prefix_cache;
-    SmallPool pool(model_->runner(), 12);
-    EngineHarness harness(options, pool, model_->tokenizer());
+    SmallPool pool(model_.runner(), 12);
+    EngineHarness harness(options, pool, model_.tokenizer());
     ExpectSame(harness);
     EXPECT_GE(harness.engine().load().preemptions, 3);
   }
@@ -165,7 +175,7 @@ TEST_F(InvarianceTest, WithASlowReader) {
     void OnEnd(const AnswerEnd& /*end*/) override {}
     StreamMessages messages{size_t{1} << 20};
   };
-  EngineHarness harness(Options(8, 64), model_->runner(), model_->tokenizer());
+  EngineHarness harness(Options(8, 64), model_.runner(), model_.tokenizer());
   std::vector<std::shared_ptr<SlowReader>> readers;
   for (const GenerationRequest& subject : subjects_) {
     readers.push_back(std::make_shared<SlowReader>());
@@ -189,7 +199,7 @@ TEST_F(InvarianceTest, WithASlowReader) {
 TEST_F(InvarianceTest, WithFourChoices) {
   GenerationRequest request = subjects_.back();
   request.num_choices = kChoices;
-  const auto quiet = Alone(request);
+  const auto quiet = Alone(model_, request);
   EXPECT_EQ(quiet->ids(0), alone_.back());
   for (int choice = 1; choice < kChoices; ++choice) {
     EXPECT_NE(quiet->ids(choice), quiet->ids(0));
@@ -199,12 +209,12 @@ TEST_F(InvarianceTest, WithFourChoices) {
   EngineOptions options = Options(12, 17);
   options.scheduler.optimistic_admission = true;
   options.prefix_cache = true;
-  SmallPool pool(model_->runner(), 14);
-  EngineHarness harness(options, pool, model_->tokenizer());
+  SmallPool pool(model_.runner(), 14);
+  EngineHarness harness(options, pool, model_.tokenizer());
   for (int round = 0; round < 2; ++round) {
     const auto busy = harness.Send(request);
     for (int turn = 0; turn < 8; ++turn) harness.engine().Turn();
-    for (GenerationRequest neighbour : Neighbours(*model_, 12)) {
+    for (GenerationRequest neighbour : Neighbours(model_, 12)) {
       neighbour.priority = 1;  // Then it is the choices that give way as these grow.
       neighbour.stop.max_length += 3 * kKvBlockTokens;
       harness.Send(neighbour);
@@ -219,7 +229,7 @@ TEST_F(InvarianceTest, WithFourChoices) {
   // Greedy choices are all the same.
   GenerationRequest greedy = subjects_[subjects_.size() - 2];
   greedy.num_choices = kChoices;
-  const auto same = Alone(greedy);
+  const auto same = Alone(model_, greedy);
   for (int choice = 0; choice < kChoices; ++choice) {
     EXPECT_EQ(same->ids(choice), alone_[subjects_.size() - 2]);
   }
