@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/folder_families.h"
-#include "model/rope_frequencies.h"
-#include "model/safetensors.h"
+#include "model/model_files.h"
 #include "model/tensor_map.h"
 #include "model/transformer_runner.h"
 #include "model/weights.h"
@@ -91,6 +91,9 @@ struct Expected {
 struct Case {
   std::string model;
   std::string backend;
+  friend std::ostream& operator<<(std::ostream& stream, const Case& one) {
+    return stream << one.model << ", " << one.backend;
+  }
 };
 
 class ModelLogprobsTest : public testing::TestWithParam<Case> {
@@ -100,9 +103,10 @@ class ModelLogprobsTest : public testing::TestWithParam<Case> {
     const std::string folder = VITRINE_TEST_DATA "/models/" + name;
     expected_ = std::make_unique<Expected>(folder);
     backend_ = *CreateBackend(backend_name, {.numerics = Numerics::kExact, .threads = 1});
-    const FolderDescription description = *DescribeFolder(folder);
-    const auto checkpoint = *SafetensorsFolder::Open(folder);
-    const ModelTensors tensors = *MapTensors(description.config, *checkpoint, description.names);
+    const auto files = *ModelFiles::Open(folder);
+    const ModelDescription description = *files->Describe();
+    const ModelTensors tensors =
+        *MapTensors(description.config, **files->Weights(), description.names);
     ASSERT_EQ(description.config.vocabulary, kVocabulary);
     constexpr int kNumBlocks = 64;
     constexpr int kContext = 96;
@@ -258,12 +262,22 @@ TEST_P(ModelLogprobsTest, NeighboursChangeNoBit) {
 }
 
 std::vector<Case> AllCases() {
+  std::vector<std::string> models;
+  for (const auto& entry : std::filesystem::directory_iterator(VITRINE_TEST_DATA "/models")) {
+    if (!std::filesystem::exists(entry.path() / "expected.json")) continue;
+    // Its reference is one pass beyond the length up to which we serve it.
+    if (entry.path().filename() != "llama-dynamic-f32") models.push_back(entry.path().filename());
+  }
+  std::ranges::sort(models);
   std::vector<Case> cases;
-  for (const std::string model : {"llama-gqa-tied-f32", "llama-bf16", "phi3-f32"}) {
+  for (const std::string& model : models) {
     for (const std::string backend : {"reference", "cpu"}) cases.push_back({model, backend});
   }
   return cases;
 }
+
+// A folder that went missing would not be missed.
+TEST(ModelLogprobsSetTest, HasAllModels) { EXPECT_GE(AllCases().size(), 32u); }
 
 std::string CaseName(const testing::TestParamInfo<Case>& info) {
   std::string name = info.param.model + "_" + info.param.backend;
