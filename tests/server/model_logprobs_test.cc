@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -41,6 +42,11 @@ class IdTokenizer final : public Tokenizer {
   }
   std::string_view TokenBytes(TokenId id) const override {
     return names_.at(static_cast<size_t>(id));
+  }
+  std::string Decode(std::span<const TokenId> ids) const override {
+    std::string text;
+    for (const TokenId id : ids) text += TokenBytes(id);
+    return text;
   }
   bool IsControl(TokenId /*id*/) const override { return false; }
   int vocabulary() const override { return kVocabulary; }
