@@ -6,7 +6,7 @@
 
 namespace vitrine::cpu {
 
-// One row of Logprobs. Any thread; needs no memory but its stack (16 KiB).
-LogprobsResult RowLogprobs(const LogprobsArgs& args, size_t row);
+// The result of args.rows[index]. Any thread; needs no memory but its stack (16 KiB).
+LogprobsResult RowLogprobs(const LogprobsArgs& args, size_t index);
 
 }  // namespace vitrine::cpu

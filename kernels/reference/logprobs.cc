@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/sampling_math.h"
@@ -28,8 +29,7 @@ LogprobsResult RowLogprobs(std::span<const float> logits, int32_t token, const L
       ids.push_back(id);
     }
   }
-  std::ranges::stable_sort(ids, std::ranges::greater(),
-                           [&](int32_t id) { return LogitKey(logit(id)); });
+  std::ranges::sort(ids, {}, [&](int32_t id) { return std::pair(~LogitKey(logit(id)), id); });
   result.rank = static_cast<int32_t>(std::ranges::find(ids, token) - ids.begin()) + 1;
   result.top_count = std::min(row.top_count, static_cast<int32_t>(ids.size()));
   for (int i = 0; i < result.top_count; ++i) {
