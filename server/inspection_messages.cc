@@ -21,6 +21,7 @@ v1::RequestState StateOf(const RequestRecord::View& view) {
     case Ending::kExpired:
       return v1::REQUEST_STATE_EXPIRED;
     case Ending::kFailed:
+    case Ending::kDeviceFailed:
       break;
   }
   return v1::REQUEST_STATE_FAILED;
