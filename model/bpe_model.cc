@@ -100,7 +100,7 @@ absl::Status BpeModel::AddMerges(const TokenIds& ids, std::span<const BpeMerge> 
 
 void BpeModel::AddScoredMerges(const TokenIds& ids, std::span<const ScoredPiece> pieces) {
   std::vector<double> scores;
-  TokenId highest = -1;
+  TokenId highest = std::max(options_.unknown_id, *std::ranges::max_element(byte_ids_));
   for (const ScoredPiece& piece : pieces) {
     scores.push_back(piece.score);
     highest = std::max(highest, piece.id);
