@@ -101,6 +101,11 @@ void ChooseFrequencies(const LoadOptions& options, ModelConfig& config) {
   }
 }
 
+absl::StatusOr<ChatTemplate> LoadChatTemplate(const ModelFiles& files) {
+  VITRINE_ASSIGN_OR_RETURN(const ChatTemplateSource source, files.ChatTemplates());
+  return ChatTemplate::Create(source);
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadModel(const std::string& path, Backend& backend,
@@ -121,6 +126,7 @@ absl::StatusOr<LoadedModel> LoadModel(ModelFiles& files, Backend& backend,
         absl::StrCat(files.label(), ": the tokenizer has ", model.tokenizer->vocabulary(),
                      " tokens, the embedding only ", model.config.vocabulary, " rows"));
   }
+  model.chat_template = LoadChatTemplate(files);
   model.kv_dtype = ChooseKvDType(options.kv_dtype, backend.numerics());
   ChooseFrequencies(options, model.config);
   VITRINE_ASSIGN_OR_RETURN(const Checkpoint* checkpoint, files.Weights());

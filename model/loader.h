@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "model/chat_template.h"
 #include "model/config.h"
 #include "model/model_files.h"
 #include "model/tokenizer.h"
@@ -40,6 +42,8 @@ struct WeightShare {
 struct LoadedModel {
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;
+  // Else the reason why there are no chats: the model generates all the same.
+  absl::StatusOr<ChatTemplate> chat_template = absl::NotFoundError("not loaded");
   std::unique_ptr<TransformerRunner> runner;  // Borrows the backend.
   SamplingDefaults sampling;
   std::vector<WeightShare> weight_shares;  // As they are computed with, largest first.

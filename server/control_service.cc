@@ -57,6 +57,7 @@ grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerCont
   if (model.tokenizer->bos_id() >= 0) {
     response->set_bos_token_id(static_cast<uint32_t>(model.tokenizer->bos_id()));
   }
+  response->set_has_chat_template(model.chat_template != nullptr);
   response->set_backend(model.backend);
   response->set_device(model.device);
   response->set_numerics(model.numerics);

@@ -4,6 +4,7 @@
 
 #include "model/status.h"
 #include "server/answer_messages.h"
+#include "server/chat_messages.h"
 #include "server/field_error.h"
 #include "server/grpc_caller.h"
 #include "server/grpc_deadline.h"
@@ -101,12 +102,13 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
                                                      v1::TokenizeResponse* response) {
   const auto caller = Authorize(*context, parts_.callers, Scope::kData);
   if (!caller.ok()) return FinishUnary(context, caller.status());
-  const absl::StatusOr<Encoding> encoding = ValidateTokenize(*message, parts_.model);
+  size_t text_bytes = 0;
+  const absl::StatusOr<Encoding> encoding = ValidateTokenize(*message, parts_.model, text_bytes);
   if (!encoding.ok()) return FinishUnary(context, encoding.status());
   response->mutable_token_ids()->Add(encoding->ids.begin(), encoding->ids.end());
   response->mutable_byte_offsets()->Add(encoding->byte_offsets.begin(),
                                         encoding->byte_offsets.end());
-  response->add_byte_offsets(static_cast<uint32_t>(message->text().size()));
+  response->add_byte_offsets(static_cast<uint32_t>(text_bytes));
   response->set_token_count(static_cast<uint32_t>(encoding->ids.size()));
   return FinishUnary(context, absl::OkStatus());
 }
@@ -123,11 +125,14 @@ grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerConte
 }
 
 grpc::ServerUnaryReactor* InferenceService::RenderChat(grpc::CallbackServerContext* context,
-                                                       const v1::RenderChatRequest* /*message*/,
-                                                       v1::RenderChatResponse* /*response*/) {
+                                                       const v1::RenderChatRequest* message,
+                                                       v1::RenderChatResponse* response) {
   const auto caller = Authorize(*context, parts_.callers, Scope::kData);
   if (!caller.ok()) return FinishUnary(context, caller.status());
-  return FinishUnary(context, absl::UnimplementedError("RenderChat is not supported yet"));
+  absl::StatusOr<ChatPrompt> prompt = ValidateRenderChat(*message, parts_.model);
+  if (!prompt.ok()) return FinishUnary(context, prompt.status());
+  FillRenderChat(message->chat(), *std::move(prompt), *response);
+  return FinishUnary(context, absl::OkStatus());
 }
 
 }  // namespace vitrine::server

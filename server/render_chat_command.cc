@@ -16,6 +16,7 @@
 #include "model/json.h"
 #include "model/mapped_file.h"
 #include "model/status.h"
+#include "server/served_model.h"
 
 namespace vitrine::server {
 namespace {
@@ -40,10 +41,7 @@ absl::StatusOr<ChatTemplateSource> ReadSource(const std::string& path) {
 
 absl::StatusOr<std::tm> ReadTime(const std::string& text) {
   if (text.empty()) {
-    const std::time_t seconds = std::time(nullptr);
-    std::tm local = {};
-    localtime_r(&seconds, &local);
-    return local;
+    return LocalTime();
   }
   absl::Time time;
   std::string error;

@@ -39,6 +39,12 @@ ServedModel Describe(const LoadedModel& model, const Backend& backend) {
   served.context_length = limits.context_length;
   served.kv_tokens = int64_t{limits.num_blocks} * kKvBlockTokens;
   served.longest_token = LongestToken(*model.tokenizer);
+  if (model.chat_template.ok()) {
+    served.chat_template = &*model.chat_template;
+  } else if (!absl::IsNotFound(model.chat_template.status())) {
+    served.no_chat_reason = "the chat template cannot be used: ";
+    served.no_chat_reason += model.chat_template.status().message();
+  }
   served.architecture = config.architecture;
   served.num_layers = config.num_layers;
   served.num_heads = config.num_heads;

@@ -3,13 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <vector>
 
+#include "model/chat_template.h"
 #include "model/sampling_defaults.h"
 #include "model/tokenizer.h"
 
 namespace vitrine::server {
+
+// The time of day where the server runs.
+std::tm LocalTime();
 
 struct ServedModel {
   std::string name = {};
@@ -28,6 +33,10 @@ struct ServedModel {
   std::vector<int> windows = {};  // [num_layers]; 0: none. Empty: none anywhere.
   std::string numerics = {};
   std::string kv_dtype = {};
+
+  const ChatTemplate* chat_template = nullptr;
+  std::string no_chat_reason = "the model has no chat template";  // Without a chat_template.
+  std::tm (*local_time)() = LocalTime;                            // What templates may print.
 
   // For DescribeModel only.
   std::string architecture = {};

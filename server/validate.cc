@@ -9,14 +9,13 @@
 #include "model/detokenizer.h"
 #include "model/kv_cache.h"
 #include "model/status.h"
+#include "server/chat_messages.h"
 #include "server/field_error.h"
 #include "server/validate_attention.h"
 #include "server/validate_sampling.h"
 
 namespace vitrine::server {
 namespace {
-
-constexpr std::string_view kNotYet = "is not supported yet";
 
 absl::Status CheckModel(const std::string& name, const ServedModel& model) {
   if (name.empty() || name == model.name) return absl::OkStatus();
@@ -283,8 +282,21 @@ absl::Status ValidatePrompt(const v1::GenerateRequest& message, const ServedMode
       }
       if (ids.empty()) return FieldError("token_ids", "must not be empty");
       return absl::OkStatus();
-    case Prompt::kChat:
-      return FieldError("chat", kNotYet);
+    case Prompt::kChat: {
+      VITRINE_ASSIGN_OR_RETURN(ChatPrompt prompt,
+                               EncodeChat(message.chat(), model, model.context_length));
+      if (prompt.encoding.ids.empty()) return FieldError("chat", "renders to an empty prompt");
+      for (const ContentTokens& content : FindContents(prompt)) {
+        request.role_spans.push_back(
+            {.role = message.chat().messages(content.message).role(),
+             .message = content.message,
+             .tokens = {static_cast<int>(content.begin), static_cast<int>(content.end)}});
+      }
+      ids = std::move(prompt.encoding.ids);
+      request.prompt_byte_offsets = std::move(prompt.encoding.byte_offsets);
+      request.prompt_bytes = static_cast<int64_t>(prompt.rendered.text.size());
+      return absl::OkStatus();
+    }
     case Prompt::PROMPT_NOT_SET:
       break;
   }
@@ -363,19 +375,32 @@ absl::StatusOr<GenerationRequest> ValidateGenerate(const v1::GenerateRequest& me
 }
 
 absl::StatusOr<Encoding> ValidateTokenize(const v1::TokenizeRequest& message,
-                                          const ServedModel& model) {
+                                          const ServedModel& model, size_t& text_bytes) {
+  text_bytes = message.text().size();
   VITRINE_RETURN_IF_ERROR(CheckNoUnknownFields(message));
   VITRINE_RETURN_IF_ERROR(CheckModel(message.model(), model));
   switch (message.input_case()) {
     case v1::TokenizeRequest::kText:
       return EncodeText("text", message.text(), message.parse_special(),
                         std::numeric_limits<int64_t>::max(), model);
-    case v1::TokenizeRequest::kChat:
-      return FieldError("chat", kNotYet);
+    case v1::TokenizeRequest::kChat: {
+      if (message.parse_special()) return FieldError("parse_special", "applies to text only");
+      VITRINE_ASSIGN_OR_RETURN(ChatPrompt prompt, EncodeChat(message.chat(), model,
+                                                             std::numeric_limits<int64_t>::max()));
+      text_bytes = prompt.rendered.text.size();
+      return std::move(prompt.encoding);
+    }
     case v1::TokenizeRequest::INPUT_NOT_SET:
       break;
   }
   return FieldError("input", "one of text and chat must be set");
+}
+
+absl::StatusOr<ChatPrompt> ValidateRenderChat(const v1::RenderChatRequest& message,
+                                              const ServedModel& model) {
+  VITRINE_RETURN_IF_ERROR(CheckNoUnknownFields(message));
+  VITRINE_RETURN_IF_ERROR(CheckModel(message.model(), model));
+  return EncodeChat(message.chat(), model, std::numeric_limits<int64_t>::max());
 }
 
 absl::StatusOr<std::string> ValidateDetokenize(const v1::DetokenizeRequest& message,
@@ -395,6 +420,7 @@ std::vector<std::string> SupportedRequestFields() {
   return {"model",
           "text",
           "token_ids",
+          "chat",
           "sampling.temperature",
           "sampling.top_k",
           "sampling.top_p",

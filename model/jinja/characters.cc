@@ -200,8 +200,13 @@ std::string Capitalize(std::string_view text) {
 std::string SwapCase(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
+    const size_t begin = i;
     const uint32_t code = NextCodePoint(text, i);
-    AppendMapped(out, code, IsUpper(code) ? Case::kLower : Case::kUpper);
+    if (IsUpper(code)) {
+      AppendLower(out, text, begin, i, code);
+    } else {
+      AppendMapped(out, code, Case::kUpper);
+    }
   }
   return out;
 }

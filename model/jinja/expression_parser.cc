@@ -412,9 +412,7 @@ absl::StatusOr<ExpressionPtr> ExpressionParser::ParseTest(ExpressionPtr node) {
   const bool begins_operand = stream_.Is(TokenType::kName) || stream_.Is(TokenType::kString) ||
                               stream_.Is(TokenType::kInteger) || stream_.Is(TokenType::kFloat) ||
                               stream_.IsOperator("[") || stream_.IsOperator("{");
-  const bool is_keyword = stream_.IsName("else") || stream_.IsName("or") || stream_.IsName("and") ||
-                          stream_.IsName("if") || stream_.IsName("in") || stream_.IsName("not") ||
-                          stream_.IsName("recursive");
+  const bool is_keyword = stream_.IsName("else") || stream_.IsName("or") || stream_.IsName("and");
   if (stream_.IsOperator("(")) {
     VITRINE_RETURN_IF_ERROR(ParseArguments(test->arguments));
   } else if (stream_.IsName("is")) {

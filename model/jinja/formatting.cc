@@ -395,6 +395,10 @@ class BraceFormatter {
     size_t digits = 0;
     const bool is_index = ReadNumber(name, digits, 1 << 20, index) && digits == name.size();
     if (name.empty()) index = next_++;
+    is_numbered_ = is_numbered_ || is_index;
+    if (is_numbered_ && next_ > 0) {
+      return EvaluationError({"a format string mixes numbered fields with others"});
+    }
     if (is_index || name.empty()) {
       if (static_cast<size_t>(index) < arguments_.positional.size()) {
         return arguments_.positional[static_cast<size_t>(index)];
@@ -413,6 +417,7 @@ class BraceFormatter {
   Text out_;
   size_t paid_ = 0;
   int next_ = 0;
+  bool is_numbered_ = false;
 };
 
 }  // namespace

@@ -486,7 +486,7 @@ absl::StatusOr<Value> Slice(const Value& value, const Value& start, const Value&
                             const Value& step, Budget& budget) {
   VITRINE_RETURN_IF_ERROR(CheckDefined(value));
   if (!value.is_string() && !value.is_list_or_tuple() && !value.is(Kind::kRange)) {
-    return EvaluationError({"'", value.type_name(), "' object cannot be sliced"});
+    return NoElement(value);
   }
   VITRINE_ASSIGN_OR_RETURN(const int64_t size, Length(value));
   VITRINE_ASSIGN_OR_RETURN(const SliceBounds bounds, ResolveSlice(start, stop, step, size));

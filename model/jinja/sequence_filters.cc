@@ -63,6 +63,30 @@ absl::StatusOr<std::vector<Value>> SortKeys(Interpreter& interpreter,
   return keys;
 }
 
+// The same for attributes with commas between: the first counts most.
+absl::StatusOr<std::vector<Value>> SeveralSortKeys(Interpreter& interpreter,
+                                                   const std::vector<Value>& items,
+                                                   const Value& attributes, bool case_sensitive) {
+  const bool has_several =
+      attributes.is_string() && attributes.view().find(',') != std::string_view::npos;
+  if (!has_several) return SortKeys(interpreter, items, attributes, case_sensitive);
+  std::vector<std::vector<Value>> parts(items.size());
+  for (std::string_view rest = attributes.view(); !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    const Value attribute = Value::String(Text(std::string(name), attributes.text().source()));
+    VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> keys,
+                             SortKeys(interpreter, items, attribute, case_sensitive));
+    for (size_t i = 0; i < keys.size(); ++i) parts[i].push_back(keys[i]);
+  }
+  std::vector<Value> tuples;
+  for (std::vector<Value>& part : parts) {
+    VITRINE_ASSIGN_OR_RETURN(Value tuple, MakeTuple(std::move(part), interpreter.budget()));
+    tuples.push_back(std::move(tuple));
+  }
+  return tuples;
+}
+
 // Positions of `keys` in ascending order; equal ones stay in theirs.
 absl::StatusOr<std::vector<size_t>> SortedOrder(const std::vector<Value>& keys, bool is_reverse,
                                                 Budget& budget) {
@@ -171,7 +195,7 @@ Result Sort(Interpreter& interpreter, const Value& self, const Arguments& argume
                            Bind(arguments, {"reverse", "case_sensitive", "attribute"}));
   VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> items, Elements(self, interpreter.budget()));
   VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> keys,
-                           SortKeys(interpreter, items, bound[2], TruthOf(bound[1])));
+                           SeveralSortKeys(interpreter, items, bound[2], TruthOf(bound[1])));
   VITRINE_ASSIGN_OR_RETURN(const std::vector<size_t> order,
                            SortedOrder(keys, TruthOf(bound[0]), interpreter.budget()));
   std::vector<Value> sorted;

@@ -1,5 +1,4 @@
 // The tests of templates: `value is NAME`, and the conditions of select and its kin.
-#include <cmath>
 
 #include "model/jinja/builtin_tables.h"
 #include "model/jinja/characters.h"

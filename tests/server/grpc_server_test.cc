@@ -174,7 +174,7 @@ TEST_F(GrpcServerTest, PrefixCacheIsExactAndPartitionedBySalt) {
   EXPECT_EQ(Generate(request).done().usage().cached_prompt_tokens(), 0u);
 }
 
-TEST_F(GrpcServerTest, TokenizeDetokenizeAndWhatIsNotThereYet) {
+TEST_F(GrpcServerTest, TokenizeDetokenizeAndNoChatWithoutTemplate) {
   StartServer();
   grpc::ClientContext first;
   v1::TokenizeRequest ask;
@@ -192,7 +192,8 @@ TEST_F(GrpcServerTest, TokenizeDetokenizeAndWhatIsNotThereYet) {
   EXPECT_EQ(text.text(), ask.text());
   grpc::ClientContext third;
   v1::RenderChatResponse rendered;
-  EXPECT_EQ(stub_->RenderChat(&third, {}, &rendered).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(stub_->RenderChat(&third, {}, &rendered).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 }  // namespace

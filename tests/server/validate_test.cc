@@ -181,7 +181,6 @@ std::vector<BrokenRule> OtherCases() {
       {"prompt", [](Message& m) { m.set_text(std::string(64, 'x')); }, "65 tokens"},
       {"prompt", [](Message& m) { m.set_text(std::string(63, 'x')); }, "no room"},
       {"prompt", [](Message& m) { m.clear_text(); }},
-      {"chat", [](Message& m) { m.mutable_chat(); }, "not supported yet"},
       {"token_ids", [](Message& m) { m.mutable_token_ids(); }},
       {"token_ids.ids[1]",
        [](Message& m) {

@@ -29,7 +29,7 @@ EXPRESSIONS = r"""
 "a" in s|"H" in s|3 in l|9 not in l|"a" in d|1 in d.values()|("a", 1) in [("a", 1)]|not yes|not not no|yes and 5|no or "x"|nil or e or 0
 "a" "b"|"a" ~ 1 ~ none ~ true ~ 1.5|"ab" * 3|3 * "ab"|[1] * 2|[1] + [2]|(1,) + (2,)|"%s-%d-%05.2f-%x" % ("a", 3, 2.5, 255)|"%(a)s" % {"a": 1}|"%5s|%-5s|" % ("a", "b")|"%r" % "a'b"|"100%%" % ()
 "{} {} {0}".format(1, 2)|"{0} {1}".format(1, 2)|"{a}:{b:>5}|{b:<5}|{b:^5}|".format(a=1, b="x")|"{:.2f} {:05d} {:,} {:x} {:+d}".format(3.14159, 42, 1234567, 255, 3)|"{{}}".format()|"{0[a]} {0[b]}".format({"a": 1, "b": 2})|"{!r}".format("x")|"{:%}".format(0.5)|"{:e}".format(12345.678)|"{:*^9}".format("ab")
-s[0]|s[-1]|s[1:4]|s[::-1]|s[::2]|s[-3:]|s[:-3]|s[10:2:-2]|s[99]|l[0]|l[-1]|l[5]|l[1:]|l[::-1]|l[:1]|u[1]|u[-1]|u[2:5]|u[::-1]|d["a"]|d["zz"]|d.a[1]|d["items"]|d.items|(1, 2, 3)[1]|range(10)[3]|range(10)[2:8:3]
+s[0]|s[-1]|s[1:4]|s[::-1]|s[::2]|s[-3:]|s[:-3]|s[10:2:-2]|s[99]|l[0]|l[-1]|l[5]|l[1:]|l[::-1]|l[:1]|u[1]|u[-1]|u[2:5]|u[::-1]|d["a"]|d["zz"]|d.a[1]|d["items"]|(1, 2, 3)[1]|range(10)[3]|range(10)[2:8:3]
 [1, "a", 1.5, none, true, [], {}, (1,), ()]|{"a": 1, 2: "b", none: [1]}|(1, "x")|["a'b", 'a"b', "a'\"b", "\n\t\\"]|[u]|"é"|["\x00\x7f\u200b\u00e9"]|{"a": {"b": [1, {"c": 2}]}}
 s | upper|s | lower|u | upper|u | lower|u | title|u | capitalize|s | title|"they're bill's (x) -a <b" | title|s | capitalize|u.title()|u.swapcase()|u.upper()|u.lower()|"ΑΣ ΑΣΑ Σ".lower()|"ﬁx".upper()
 pad | trim|pad | trim("x ")|pad.strip()|pad.lstrip() ~ "|"|pad.rstrip() ~ "|"|"xxaxx".strip("x")|"\u00a0a\u2003".strip()|"a\x1fb".split()|lines | trim
@@ -63,7 +63,7 @@ range(5) | list|range(2, 5) | list|range(10, 0, -3) | list|range(0) | list|range
 dict(a=1, b=2)|dict([("a", 1)])|dict({"a": 1}, b=2)|dict()|namespace(a=1).a|namespace({"a": 2}).a|namespace(a=1).zz|cycler("a", "b").next()|joiner("|")()
 "a" if yes else "b"|"a" if no else "b"|"a" if no|("a" if no) ~ "x"|1 if no else 2 if no else 3|[1, 2 if no, 3]
 d.zz|d.zz is defined|d["zz"] is defined|d.zz ~ "x"|l[9] is defined|nil_x|nil_x.y|nil_x["y"]|nil_x()|nil_x + 1|-nil_x|nil_x < 1|nil_x == nil_y|nil_x in [1]|1 in nil_x|nil_x | list|nil_x | join|nil_x | upper|nil_x | tojson|nil_x | int|nil_x | first|nil_x[1:2]|"a" in nil_x|nil_x * 2|"x" * nil_x|none.x|none.x.y|5.x|s.nope|s.nope()|l.nope
-1 + "a"|"a" + 1|none + 1|[1] + (1,)|1 // 0|1 / 0|1.0 % 0|"a" < 1|none < 1|[1] < ["a"]|{} < {}|5 in 5|1 in "a"|5 | length|5 | list|5()|"x".upper(1)|s.index("zz")|l.index(99)|[1, "a"] | sort|{}[[1]]|{[1]: 2}|5[0]|5[1:]|s["x"]|"%d" % "a"|"%s %s" % "a"|"{} {}".format(1)|[1] | sum(start="a")|l.append(1)|l.pop()|d.update({})|d.pop("a")|d.setdefault("q", 1)|l.sort()|l.clear()|s.__class__|s.__class__.__mro__|"".__class__|l.__len__()|d.__class__ is defined|range(100001)|range(1, 2, 0)|"a".split("")|"a".join([1])|"ab".center(5, "xx")|[[1]] | unique | list|d | first | first|5 | join|{"a": nil_x} | tojson|range(3) | tojson|namespace() | tojson|dict(1)|"x" | nope if no else 1|1 is nope if no else 2|m | map("nope") | list|m | selectattr("n", "nope") | list|(l | map("string")) | length|(l | reverse)[0]|(l | map("string"))[0]|s | items|s | round|s | abs|"abc" | attr("nope")|d | attr("a")
+1 + "a"|"a" + 1|none + 1|[1] + (1,)|1 // 0|1 / 0|1.0 % 0|"a" < 1|none < 1|[1] < ["a"]|{} < {}|5 in 5|1 in "a"|5 | length|5 | list|5()|"x".upper(1)|s.index("zz")|l.index(99)|[1, "a"] | sort|{}[[1]]|{[1]: 2}|5[0]|5[1:]|s["x"]|"%d" % "a"|"%s %s" % "a"|"{} {}".format(1)|[1] | sum(start="a")|l.append(1)|l.pop()|d.update({})|d.pop("a")|d.setdefault("q", 1)|l.sort()|l.clear()|s.__class__|s.__class__.__mro__|"".__class__|l.__len__()|d.__class__ is defined|range(100001)|range(1, 2, 0)|"a".split("")|"a".join([1])|"ab".center(5, "xx")|[[1]] | unique | list|d | first | first|5 | join|{"a": nil_x} | tojson|range(3) | tojson|namespace() | tojson|dict(1)|"x" | nope if no else 1|1 is nope if no else 2|m | map("nope") | list|m | selectattr("n", "nope") | list|(l | map("string")) | length|(l | reverse)[0]|(l | map("string"))[0]|s | round|s | abs|"abc" | attr("nope")|d | attr("a")
 "\x41\u00e9\U0001F600\101\t\q\'\"\\"|'it''s'|"line\
 joined"|"{% x %}"|"}}"|{"a": {"b": 1}}["a"]["b"]|{"a": {"b": 1}}.a.b|[1, 2,]|{"a": 1,}|(1,)|()|[]|d.a.0|"a" ~ "b" | upper|("a" ~ "b") | upper|1 + 2 | string ~ 3|-1 | abs|(-1) | abs|not 1 == 2|1 is number and 2 is number|yes is true is false
 """
@@ -187,7 +187,6 @@ b
 {% set q = [] %}{{ q.append(1) }}
 {{ range.__class__ }}{{ f.__globals__ }}{{ cycler.__init__.__globals__ }}
 {{ loop }}
-{{ self.x }}
 {% for a in l %}{% for b in l %}{{ loop.index }}{% endfor %}{{ loop.index }};{% endfor %}
 {% set x = namespace(f=1) %}{% for y in l if x.f < 3 %}{{ y }}{% set x.f = x.f + 1 %}{% endfor %}
 """
