@@ -1,11 +1,12 @@
 #include "tests/model/golden_gguf.h"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -74,9 +75,12 @@ Matrix Transpose(const Matrix& matrix) {
 }
 
 // Parts of names, in the order in which they are replaced.
-using Renaming = std::vector<std::pair<std::string, std::string>>;
+struct Rename {
+  std::string_view from;
+  std::string_view to;
+};
 
-const Renaming kLlamaNames = {
+constexpr Rename kLlamaNames[] = {
     {"model.embed_tokens", "token_embd"},
     {"model.norm", "output_norm"},
     {"lm_head", "output"},
@@ -97,7 +101,7 @@ const Renaming kLlamaNames = {
     {"post_feedforward_layernorm", "post_ffw_norm"},
 };
 
-const Renaming kGpt2Names = {
+constexpr Rename kGpt2Names[] = {
     {"transformer.wte", "token_embd"},
     {"transformer.wpe", "position_embd"},
     {"transformer.ln_f", "output_norm"},
@@ -110,7 +114,7 @@ const Renaming kGpt2Names = {
     {"mlp.c_proj", "ffn_down"},
 };
 
-const Renaming kNeoXNames = {
+constexpr Rename kNeoXNames[] = {
     {"gpt_neox.embed_in", "token_embd"},
     {"gpt_neox.final_layer_norm", "output_norm"},
     {"embed_out", "output"},
@@ -124,14 +128,14 @@ const Renaming kNeoXNames = {
 };
 
 struct Form {
-  std::string model_type;
-  std::string architecture;
-  const Renaming& names;
+  std::string_view model_type;
+  std::string_view architecture;
+  std::span<const Rename> names;
   bool has_post_norms = false;  // post_attention_layernorm follows attention itself.
   bool has_offset_norms = false;
 };
 
-const std::array<Form, 9> kForms = {{
+constexpr Form kForms[] = {
     {"llama", "llama", kLlamaNames},
     {"qwen2", "qwen2", kLlamaNames},
     {"qwen3", "qwen3", kLlamaNames},
@@ -141,7 +145,7 @@ const std::array<Form, 9> kForms = {{
     {"gemma3_text", "gemma3", kLlamaNames, true, true},
     {"gpt2", "gpt2", kGpt2Names},
     {"gpt_neox", "gptneox", kNeoXNames},
-}};
+};
 
 Json ReadConfig(const std::string& folder) {
   std::ifstream file(folder + "/config.json");
@@ -150,8 +154,9 @@ Json ReadConfig(const std::string& folder) {
 }
 
 const Form* FindForm(const Json& config) {
+  const std::string model_type = config["model_type"];
   for (const Form& form : kForms) {
-    if (form.model_type == config["model_type"]) return &form;
+    if (form.model_type == model_type) return &form;
   }
   return nullptr;
 }
@@ -173,7 +178,9 @@ class Converter {
   }
 
  private:
-  std::string Key(const std::string& key) const { return form_.architecture + "." + key; }
+  std::string Key(const std::string& key) const {
+    return std::string(form_.architecture) + "." + key;
+  }
   // The first of two names that config.json has.
   Json Value(const std::string& name, const std::string& other) const {
     return config_.contains(name) ? config_[name] : config_[other];
@@ -248,13 +255,12 @@ class Converter {
   }
 
   std::string Name(std::string name) const {
-    Renaming names = form_.names;
-    names.emplace_back("post_attention_layernorm",
-                       form_.has_post_norms ? "post_attention_norm" : "ffn_norm");
-    for (const auto& [from, to] : names) {
-      const size_t at = name.find(from);
-      if (at != std::string::npos) name.replace(at, from.size(), to);
-    }
+    const auto rename = [&](const Rename& part) {
+      const size_t at = name.find(part.from);
+      if (at != std::string::npos) name.replace(at, part.from.size(), part.to);
+    };
+    for (const Rename& part : form_.names) rename(part);
+    rename({"post_attention_layernorm", form_.has_post_norms ? "post_attention_norm" : "ffn_norm"});
     return name;
   }
 
