@@ -44,7 +44,9 @@ struct AttentionAnswer {
 
 // How the answer of a server without inspection becomes useful.
 absl::Status Explain(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kFailedPrecondition) return status;
+  const bool says_how =
+      std::string(status.message()).find("--allow_inspection") != std::string::npos;
+  if (status.code() != absl::StatusCode::kFailedPrecondition || says_how) return status;
   return absl::Status(status.code(),
                       absl::StrCat(std::string(status.message()),
                                    "\n  attention is shown by a server that was started with "
