@@ -1,6 +1,5 @@
 #include "model/json_text_rules.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>

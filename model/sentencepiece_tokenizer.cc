@@ -40,7 +40,7 @@ absl::Status CheckTables(const SentencePieceDefinition& definition) {
 // What the tables of a definition become.
 struct Tokens {
   std::vector<ScoredPiece> pieces;
-  ByteIds byte_ids;
+  ByteIds byte_ids = {};
   TokenId unknown_id = -1;
 };
 

@@ -1,7 +1,6 @@
 #include "model/tokenizer_files.h"
 
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -32,8 +31,8 @@ absl::StatusOr<std::string> TokenText(const JsonValue& config, const JsonConfigR
                                       std::string_view key) {
   const JsonValue* value = config.Find(key);
   if (value == nullptr || value->AsObject() == nullptr) return reader.String(key, "");
-  VITRINE_ASSIGN_OR_RETURN(const std::optional<JsonConfigReader> token, reader.Object(key));
-  return token->String("content");
+  return JsonConfigReader(*value, absl::StrCat(std::string(kConfigFile), ": ", std::string(key)))
+      .String("content");
 }
 
 absl::StatusOr<SpecialTexts> ReadConfig(const std::string& folder) {

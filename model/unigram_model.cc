@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "model/categorized_text.h"
-#include "model/quote.h"
 
 namespace vitrine {
 namespace {
