@@ -393,7 +393,8 @@ class BraceFormatter {
   absl::StatusOr<Value> Argument(std::string_view name) {
     int index = -1;
     size_t digits = 0;
-    const bool is_index = ReadNumber(name, digits, 1 << 20, index) && digits == name.size();
+    const bool is_index =
+        !name.empty() && ReadNumber(name, digits, 1 << 20, index) && digits == name.size();
     if (name.empty()) index = next_++;
     is_numbered_ = is_numbered_ || is_index;
     if (is_numbered_ && next_ > 0) {

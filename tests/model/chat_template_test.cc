@@ -119,7 +119,7 @@ TEST(ChatTemplateTest, OnlyTheTemplatesOwnBytesAreNotPlain) {
            {"{{ date * 2 }}{{ '<|a|>' * 2 }}", "[<|end|><|end|>]<|a|><|a|>"},
            {"{{ date | reverse }}{{ [date] }}", "[>|dne|<['<|end|>']]"},
            {"{{ ('<|a|>' ~ date) | indent(2) }}", "<|a|>[<|end|>]"},
-           {"{{ ('<|a|>' ~ date) | title }}", "[<|A|><|End|>]"}}) {
+           {"{{ ('<|a|>' ~ date) | title }}", "[<|a|><|end|>]"}}) {
     EXPECT_EQ(Marked(MustRender(text, conversation)), marked) << text;
   }
 }
@@ -148,7 +148,7 @@ TEST(ChatTemplateTest, ErrorsAreSilentAboutTheConversation) {
   EXPECT_EQ(raised.status().message(), "Unknown role: ...!");
   EXPECT_EQ(jinja::RaisedText(raised.status()), "Unknown role: critic!");
   for (const std::string text :
-       {"{{ messages[0].content + 1 }}", "{{ messages[0].content.secret.x }}",
+       {"{{ messages[0].content + 1 }}", "{{ messages[0].content.nope.x }}",
         "{{ messages[0][messages[0].content].x }}", "{{ {}[messages[0].content].x }}",
         "{{ [1] | map(messages[0].content) | list }}", "{{ dict(**{messages[0].content: 1}).x.y }}",
         "{{ (messages[0].content ~ '%d') % 'x' }}", "{{ messages[0].content | attr('x') + 1 }}",

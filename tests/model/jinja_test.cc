@@ -86,8 +86,8 @@ TEST(JinjaTest, StopsWhatCostsTooMuch) {
            "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}"
            "{% endfor %}",
            "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-           "{% macro f() %}{% call f() %}{% endcall %}{% endmacro %}{{ f() }}", deep_list,
-           "{% set x = 'y' * 30000000 %}{% for i in range(99) %}{{ x }}{% endfor %}",
+           "{% macro f() %}{% call f() %}x{% endcall %}{{ caller() }}{% endmacro %}{{ f() }}",
+           deep_list, "{% set x = 'y' * 30000000 %}{% for i in range(99) %}{{ x }}{% endfor %}",
            "{{ 'ab'.center(100000000000) }}", "{{ ('a ' * 8000000).split() | length }}",
            "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
            "{{ [1] | slice(100000000) | list }}"}) {
