@@ -43,7 +43,7 @@ ServedModel Describe(const LoadedModel& model, const Backend& backend) {
     served.chat_template = &*model.chat_template;
   } else if (!absl::IsNotFound(model.chat_template.status())) {
     served.no_chat_reason = "the chat template cannot be used: ";
-    served.no_chat_reason += model.chat_template.status().message();
+    served.no_chat_reason += std::string(model.chat_template.status().message());
   }
   served.architecture = config.architecture;
   served.num_layers = config.num_layers;

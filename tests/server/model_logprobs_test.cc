@@ -246,7 +246,7 @@ TEST_P(ModelLogprobsTest, NeighboursChangeNoBit) {
       for (uint32_t id = 0; id < 100; ++id) sampling.add_allowed_token_ids(3 * id);
     }
     if (i % 2 == 1) request.mutable_output()->set_logprobs(i);
-    if (i % 5 == 1) request.mutable_output()->set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+    if (i % 4 == 1) request.mutable_output()->set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
     if (i % 3 == 2) request.mutable_output()->set_prompt_logprobs(3);
     requests.push_back(request);
   }
