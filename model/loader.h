@@ -29,7 +29,7 @@ struct LoadOptions {
   int max_step_rows = 512;
   int max_step_sequences = 64;
   int max_traced_rows = 0;  // 0: no inspection.
-  WeightOptions weights;
+  WeightOptions weights = {};
 };
 
 // The weights of one type.
