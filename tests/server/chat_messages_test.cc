@@ -155,7 +155,9 @@ TEST_F(ChatMessagesTest, EachBrokenRuleNamesItsField) {
        }) {
     const absl::Status status = Encode(change).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << field << ": " << status;
-    EXPECT_EQ(FieldOf(status), field) << status;
+    const auto violation = ViolationOf(status);
+    ASSERT_TRUE(violation.has_value()) << field << ": " << status;
+    EXPECT_EQ(violation->field, field) << status;
     EXPECT_THAT(status.ToString(), Not(HasSubstr("secret")));
   }
 }
@@ -165,7 +167,8 @@ TEST_F(ChatMessagesTest, TemplatesRefuseWithoutQuoting) {
   const absl::Status raised =
       Encode([](v1::Chat& c) { c.mutable_messages(0)->set_role("secret"); }).status();
   EXPECT_TRUE(absl::IsInvalidArgument(raised));
-  EXPECT_EQ(FieldOf(raised), "chat");
+  ASSERT_TRUE(ViolationOf(raised).has_value()) << raised;
+  EXPECT_EQ(ViolationOf(raised)->field, "chat");
   EXPECT_THAT(raised.ToString(), HasSubstr("Unknown role: ..."));
   EXPECT_THAT(raised.ToString(), Not(HasSubstr("secret")));
   SetTemplate("{% for i in range(25000) %}{% for j in range(25000) %}x{% endfor %}{% endfor %}");
