@@ -13,9 +13,9 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
       new TransformerRunner(backend, std::move(config), std::move(weights)));
   TransformerLimits padded = limits;
   if (backend.records()) {
-    runner->padding_ = std::make_unique<DecodePadding>(
-        std::min(limits.max_rows, limits.max_samples), BlocksFor(limits.max_positions),
-        limits.num_blocks);
+    runner->padding_ =
+        std::make_unique<DecodePadding>(std::min(limits.max_rows, limits.max_samples),
+                                        BlocksFor(limits.max_positions), limits.num_blocks);
     padded.num_blocks += DecodePadding::kMostSequences;
   }
   VITRINE_ASSIGN_OR_RETURN(runner->transformer_,

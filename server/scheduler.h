@@ -39,7 +39,7 @@ struct SchedulerOptions {
   int prefill_chunk_tokens = 0;  // 1 .. max_step_tokens.
   bool optimistic_admission = false;
   int bypass_limit = 8;
-  int max_traced_rows = 0;  // In one step; at least max_running_sequences, or 0: none, ever.
+  int max_traced_rows = 0;      // In one step; at least max_running_sequences, or 0: none, ever.
   int max_sequence_blocks = 0;  // Room for the tables of a step; the engine knows.
 };
 

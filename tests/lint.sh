@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Checks the format of every source file, and lints those that a clang build compiles.
-# usage: tests/lint.sh BUILD_FOLDER [PATH_PATTERN]
+# usage: tests/lint.sh --format
+#        tests/lint.sh BUILD_FOLDER [PATH_PATTERN]
 #
 # The build folder must be built: the linter reads generated headers. PATH_PATTERN (a regular
 # expression over paths) limits the linter to some files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [ $# -lt 1 ] || [ ! -r "$1/compile_commands.json" ]; then
-  echo "usage: $0 BUILD_FOLDER [PATH_PATTERN] (a folder that cmake has configured)" >&2
+if [ "${1:-}" != --format ] && [ ! -r "${1:-}/compile_commands.json" ]; then
+  echo "usage: $0 --format | BUILD_FOLDER [PATH_PATTERN] (a folder that cmake has configured)" >&2
   exit 2
 fi
-build=$1
-pattern=${2:-.}
 
 git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh' '*.proto' ':!tests/data' |
   xargs -0 -r clang-format-22 --dry-run --Werror
+[ "$1" != --format ] || exit 0
+build=$1
+pattern=${2:-.}
 
 # One line per file: what CMake compiles of ours, without what it generates.
 python3 - "$build" "$PWD" "$pattern" <<'PYTHON' >"$build/lint_files"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/gguf_families.h"
 #include "model/gguf.h"
+#include "model/gguf_families.h"
 #include "model/tensor_map.h"
 #include "model/tokenizer.h"
 #include "tests/model/gguf_builder.h"
