@@ -69,16 +69,16 @@ class ServedFolderTest : public ::testing::Test {
   void Serve(const LoadOptions& load = {}) {
     stub_.reset();
     server_.reset();
-    ServerOptions options;
-    options.listen = "127.0.0.1:0";
-    options.scheduler = {
+    options_ = {};
+    options_.listen = "127.0.0.1:0";
+    options_.scheduler = {
         .max_running_sequences = kSequences, .max_step_tokens = 32, .prefill_chunk_tokens = 8};
-    options.request.max_running_sequences = kSequences;
-    options.queue = {.max_requests = 8, .max_prompt_tokens = 1024};
-    options.drain_us = options.stall_us = 10'000'000;
+    options_.request.max_running_sequences = kSequences;
+    options_.queue = {.max_requests = 8, .max_prompt_tokens = 1024};
+    options_.drain_us = options_.stall_us = 10'000'000;
     backend_ = *CreateBackend("cpu", {.numerics = Numerics::kExact, .threads = 1});
     LoadOptions small = load;
-    small.max_step_rows = options.scheduler.max_step_tokens;
+    small.max_step_rows = options_.scheduler.max_step_tokens;
     small.max_step_sequences = kSequences;
     auto model = LoadModel(folder_, *backend_, small);
     ASSERT_TRUE(model.ok()) << model.status();
@@ -91,7 +91,7 @@ class ServedFolderTest : public ::testing::Test {
                .kv_tokens = int64_t{limits.num_blocks} * kKvBlockTokens,
                .longest_token = LongestToken(*model_.tokenizer),
                .sampling = model_.sampling};
-    auto server = GrpcServer::Start(options, served_, *model_.runner, clock_);
+    auto server = GrpcServer::Start(options_, served_, *model_.runner, clock_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::Generation::NewStub(server_->InProcessChannel());
@@ -116,6 +116,7 @@ class ServedFolderTest : public ::testing::Test {
 
   const fs::path folder_ = fs::temp_directory_path() / ("served." + std::to_string(getpid()));
   SteadyClock clock_;
+  ServerOptions options_;
   std::unique_ptr<Backend> backend_;
   LoadedModel model_;
   ServedModel served_;
