@@ -94,7 +94,9 @@ void Delivery::EndChoice(ActiveRequest& request, int choice) {
   NoteTokens(request, choice);
   if (request.record != nullptr) request.record->EndChoice(end);
   if (request.trace == nullptr) return;
-  const bool is_cut = end.reason == FinishReason::kStopString;
+  // The last row led to no token of the answer, unless it led to the one that ended it.
+  const bool is_cut = end.reason == FinishReason::kStopString ||
+                      (end.ending != Ending::kFinished && end.ending != Ending::kShutDown);
   request.trace->EndChoice(choice, is_cut, *request.sink);
 }
 
