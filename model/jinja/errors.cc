@@ -2,6 +2,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace vitrine::jinja {
 namespace {
@@ -35,7 +36,7 @@ absl::Status OverBudget(std::initializer_list<std::string_view> parts) {
 
 absl::Status Raised(std::string_view literal_text, std::string_view text) {
   absl::Status status = absl::AbortedError(std::string(literal_text));
-  status.SetPayload(kRaisedPayload, absl::Cord(std::string(text)));
+  status.SetPayload(kRaisedPayload, absl::Cord(absl::string_view(text.data(), text.size())));
   return status;
 }
 
