@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -90,7 +91,8 @@ inline TokenId DrawFromHistory(uint64_t history, const SampleRow& row, int vocab
 inline TokenId DrawAdjusted(uint64_t history, const SampleRow& row, const LogitAdjustment& change,
                             int vocabulary) {
   const auto mix = [](double a, double b) {
-    return ExtendHistory(static_cast<uint64_t>(a * 1000), static_cast<TokenId>(b * 1000));
+    return ExtendHistory(std::bit_cast<uint64_t>(a),
+                         static_cast<TokenId>(std::bit_cast<uint64_t>(b) >> 32));
   };
   for (const TokenBias& entry : change.biases) history += mix(entry.token_id, entry.bias);
   for (const SeenToken& token : change.seen) {
