@@ -19,16 +19,11 @@ constexpr uint32_t kSchemaRevision = 1;
 grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerContext* context,
                                                         const v1::DescribeModelRequest* message,
                                                         v1::DescribeModelResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const auto caller = Authorize(*context, parts_.callers, Scope::kControl);
-  if (!caller.ok()) {
-    reactor->Finish(ToGrpcStatus(caller.status()));
-    return reactor;
-  }
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   const ServedModel& model = parts_.model;
   if (!message->model().empty() && message->model() != model.name) {
-    reactor->Finish(ToGrpcStatus(absl::NotFoundError("model: no such model is served here")));
-    return reactor;
+    return FinishUnary(context, absl::NotFoundError("model: no such model is served here"));
   }
   response->set_model(model.name);
   response->set_architecture(model.architecture);
@@ -76,8 +71,7 @@ grpc::ServerUnaryReactor* ControlService::DescribeModel(grpc::CallbackServerCont
   capabilities.set_batch_invariant(model.backend != "cuda");
   FillLimits(*response->mutable_limits());
   response->set_server_version(kServerVersion);
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return FinishUnary(context, absl::OkStatus());
 }
 
 void ControlService::FillLimits(v1::Limits& limits) const {
@@ -110,12 +104,8 @@ void ControlService::FillLimits(v1::Limits& limits) const {
 grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* context,
                                                   const v1::GetLoadRequest* /*message*/,
                                                   v1::GetLoadResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const auto caller = Authorize(*context, parts_.callers, Scope::kControl);
-  if (!caller.ok()) {
-    reactor->Finish(ToGrpcStatus(caller.status()));
-    return reactor;
-  }
+  if (!caller.ok()) return FinishUnary(context, caller.status());
   const EngineLoad load = parts_.engine.load();
   const RequestQueue::Load queue = parts_.queue.load();
   const RequestCounters& counters = parts_.counters;
@@ -149,8 +139,7 @@ grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* c
   response->set_failed(failed);
   response->set_live(accepted - finished - cancelled - expired - failed);
   response->set_refused(counters.refused);
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return FinishUnary(context, absl::OkStatus());
 }
 
 }  // namespace vitrine::server

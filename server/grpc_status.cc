@@ -41,4 +41,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   return {code, text, rich.SerializeAsString()};
 }
 
+grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
+                                      const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
 }  // namespace vitrine::server

@@ -13,16 +13,6 @@
 #include "server/validate.h"
 
 namespace vitrine::server {
-namespace {
-
-grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
-                                      const absl::Status& status) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
-}  // namespace
 
 absl::StatusOr<GenerationRequest> InferenceService::Prepare(
     const grpc::CallbackServerContext& context, const v1::GenerateRequest& message) {

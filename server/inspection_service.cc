@@ -24,13 +24,6 @@ absl::Status Off() {
       "inspection is off; the server's flag --allow_inspection turns it on");
 }
 
-grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context,
-                                      const absl::Status& status) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
 }  // namespace
 
 grpc::ServerWriteReactor<v1::AttentionChunk>* InspectionService::GetAttention(

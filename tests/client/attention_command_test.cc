@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,26 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::vector<std::string> Lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string Printed(const char* format, double value) {
   char text[64];
@@ -64,12 +42,7 @@ class AttentionTest : public ::testing::Test {
   Outcome Run(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(),
                      {VITRINE_CLIENT, "attention", "--server=" + server_.address()});
-    Subprocess process(arguments);
-    Outcome outcome;
-    outcome.exit_code = process.Wait();
-    outcome.out = process.out();
-    outcome.err = process.err();
-    return outcome;
+    return RunToEnd(arguments);
   }
 
   v1::AttentionSpec Sent() { return server_.generation().last_request().attention(); }

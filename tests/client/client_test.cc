@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -26,27 +25,9 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::vector<std::string> Lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 Outcome RunClient(std::vector<std::string> arguments, const std::string& input = "") {
   arguments.insert(arguments.begin(), VITRINE_CLIENT);
-  Subprocess process(arguments, input);
-  Outcome outcome;
-  outcome.exit_code = process.Wait();
-  outcome.out = process.out();
-  outcome.err = process.err();
-  return outcome;
+  return RunToEnd(arguments, input);
 }
 
 class ClientTest : public ::testing::Test {

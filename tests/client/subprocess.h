@@ -37,4 +37,16 @@ class Subprocess {
   std::string err_;
 };
 
+// What a run left behind.
+struct Outcome {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunToEnd(const std::vector<std::string>& arguments, const std::string& input = "");
+
+std::vector<std::string> Lines(const std::string& text);
+std::string ReadFile(const std::string& path);
+
 }  // namespace vitrine::client

@@ -4,9 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,29 +14,12 @@
 namespace vitrine {
 namespace {
 
+using client::Lines;
+using client::Outcome;
+using client::ReadFile;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::vector<std::string> Lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class AttentionCommandTest : public ::testing::Test {
  protected:
@@ -53,12 +34,7 @@ class AttentionCommandTest : public ::testing::Test {
   Outcome Attention(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(),
                      {VITRINE_CLIENT, "attention", "--server=" + server_->address()});
-    client::Subprocess process(arguments);
-    Outcome outcome;
-    outcome.exit_code = process.Wait();
-    outcome.out = process.out();
-    outcome.err = process.err();
-    return outcome;
+    return client::RunToEnd(arguments);
   }
 
   std::unique_ptr<ServerProcess> server_;
