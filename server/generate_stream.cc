@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/answer_messages.h"
+#include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 
 namespace vitrine::server {
@@ -128,10 +129,8 @@ void GenerateStream::Advance() {
     messages_.Clear();
     if (is_stalled_) {
       FinishOnce({grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly"});
-    } else if (request_ != nullptr && request_->request.deadline_us <= clock_.NowMicros()) {
-      FinishOnce({grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline passed"});
     } else {
-      FinishOnce({grpc::StatusCode::CANCELLED, "cancelled by the client"});
+      FinishOnce(StatusOfCancelled(*context_));
     }
     return;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
 
 #include <chrono>
 #include <cstdint>
@@ -17,6 +18,16 @@ inline int64_t DeadlineMicros(const grpc::CallbackServerContext& context) {
   return std::chrono::duration_cast<std::chrono::microseconds>(deadline -
                                                                std::chrono::system_clock::now())
       .count();
+}
+
+// The end of a call that gRPC reports as cancelled: by its deadline or by its client. gRPC keeps
+// deadlines in whole milliseconds, so its timer may be that much early.
+inline grpc::Status StatusOfCancelled(const grpc::CallbackServerContext& context) {
+  constexpr int64_t kTimerMicros = 1000;
+  if (DeadlineMicros(context) <= kTimerMicros) {
+    return {grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline passed"};
+  }
+  return {grpc::StatusCode::CANCELLED, "cancelled by the client"};
 }
 
 }  // namespace vitrine::server

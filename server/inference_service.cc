@@ -77,7 +77,7 @@ grpc::ServerUnaryReactor* InferenceService::GenerateUnary(grpc::CallbackServerCo
     return FinishUnary(context, FieldError("attention", "goes with Generate only"));
   }
   const std::shared_ptr<UnaryReactor> reactor =
-      UnaryReactor::Create(response, parts_.clock, parts_.transport_limits);
+      UnaryReactor::Create(*context, response, parts_.transport_limits);
   const auto active = std::make_shared<ActiveRequest>(NewRequestId(), *std::move(request), reactor);
   reactor->Attach(active, message->output().return_prompt_token_ids());
   if (const absl::Status status = Submit(active); !status.ok()) {

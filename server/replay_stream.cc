@@ -134,7 +134,7 @@ void ReplayStream::Advance() {
     is_finished_ = true;
     Finish(is_stalled_
                ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly")
-               : grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the client"));
+               : StatusOfCancelled(*context_));
     return;
   }
   if (!waiting_.empty()) {

@@ -4,14 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/answer_messages.h"
+#include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 
 namespace vitrine::server {
 
-std::shared_ptr<UnaryReactor> UnaryReactor::Create(v1::GenerateResponse* response,
-                                                   const Clock& clock,
+std::shared_ptr<UnaryReactor> UnaryReactor::Create(const grpc::CallbackServerContext& context,
+                                                   v1::GenerateResponse* response,
                                                    const TransportLimits& limits) {
-  std::shared_ptr<UnaryReactor> reactor(new UnaryReactor(response, clock, limits));
+  std::shared_ptr<UnaryReactor> reactor(new UnaryReactor(context, response, limits));
   std::lock_guard lock(reactor->mutex_);
   reactor->self_ = reactor;
   return reactor;
@@ -82,11 +83,7 @@ void UnaryReactor::OnCancel() {
   std::lock_guard lock(mutex_);
   if (request_ != nullptr) request_->cancelled = true;
   if (is_finished_) return;
-  if (request_ != nullptr && request_->request.deadline_us <= clock_.NowMicros()) {
-    FinishOnce({grpc::StatusCode::DEADLINE_EXCEEDED, "the deadline passed"});
-  } else {
-    FinishOnce({grpc::StatusCode::CANCELLED, "cancelled by the client"});
-  }
+  FinishOnce(StatusOfCancelled(context_));
 }
 
 void UnaryReactor::OnDone() {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "server/clock.h"
 #include "server/options.h"
 #include "server/request.h"
 #include "server/token_sink.h"
@@ -19,8 +18,9 @@ namespace vitrine::server {
 
 class UnaryReactor final : public grpc::ServerUnaryReactor, public TokenSink {
  public:
-  // `response` lives until OnDone; `clock` must outlive the reactor.
-  static std::shared_ptr<UnaryReactor> Create(v1::GenerateResponse* response, const Clock& clock,
+  // `context` and `response` live until OnDone.
+  static std::shared_ptr<UnaryReactor> Create(const grpc::CallbackServerContext& context,
+                                              v1::GenerateResponse* response,
                                               const TransportLimits& limits);
 
   // Before the request is queued.
@@ -33,15 +33,16 @@ class UnaryReactor final : public grpc::ServerUnaryReactor, public TokenSink {
   void OnEnd(const AnswerEnd& end) override;
 
  private:
-  UnaryReactor(v1::GenerateResponse* response, const Clock& clock, const TransportLimits& limits)
-      : response_(response), clock_(clock), limits_(limits) {}
+  UnaryReactor(const grpc::CallbackServerContext& context, v1::GenerateResponse* response,
+               const TransportLimits& limits)
+      : context_(context), response_(response), limits_(limits) {}
 
   void OnCancel() override;
   void OnDone() override;
   void FinishOnce(const grpc::Status& status);  // The caller holds mutex_.
 
+  const grpc::CallbackServerContext& context_;
   v1::GenerateResponse* const response_;
-  const Clock& clock_;
   const TransportLimits limits_;
 
   std::mutex mutex_;  // Guards all below, and *response_ until Finish.

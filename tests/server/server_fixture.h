@@ -96,10 +96,11 @@ class GrpcServerTest : public testing::Test {
                      .max_traced_rows = options_.scheduler.max_traced_rows,
                      .num_layers = kFakeLayers,
                      .num_heads = kFakeHeads});
-    runner_->before_step = [this](const Batch&) {
+    runner_->before_step = [this](const Batch& batch) {
       while (is_frozen_ || tokens_allowed_ == 0) std::this_thread::sleep_for(milliseconds(1));
       if (tokens_allowed_ > 0) --tokens_allowed_;
       std::this_thread::sleep_for(std::chrono::microseconds(step_us_));
+      if (on_step_ && is_warm_) on_step_(batch);
     };
     runner_->is_broken = [this](const SampleRow& row) {
       return row.seed == kBrokenSeed && is_warm_;
@@ -122,7 +123,9 @@ class GrpcServerTest : public testing::Test {
     stub_ = v1::Generation::NewStub(channel_);
   }
 
-  void TearDown() override {
+  void TearDown() override { StopServer(); }
+
+  void StopServer() {
     is_frozen_ = false;
     if (server_ == nullptr) return;
     EXPECT_TRUE(Eventually([&] { return server_->counters().live() == 0; }));
@@ -188,6 +191,7 @@ class GrpcServerTest : public testing::Test {
   ServerOptions options_;
   ServedModel model_;
   std::unique_ptr<FakeRunner> runner_;
+  std::function<void(const Batch&)> on_step_;  // On the engine thread; set before StartServer.
   std::atomic<bool> is_frozen_ = false;
   std::atomic<bool> is_warm_ = false;
   std::atomic<int> step_us_ = 0;
