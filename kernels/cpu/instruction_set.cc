@@ -1,5 +1,8 @@
 #include "kernels/cpu/instruction_set.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
 
 #include "absl/status/status.h"
@@ -13,6 +16,18 @@ bool RunsAvx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+// The kernel hands out the tile registers on demand, to the threads of a process that asked.
+bool RunsAmx() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of Linux 5.16
+  constexpr int kTileData = 18;
+  return RunsAvx512() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
   return false;
 #endif
@@ -33,7 +48,8 @@ struct InstructionSet {
   const KernelTable* (*kernels)();
 };
 
-constexpr std::array<InstructionSet, 3> kInstructionSets = {{
+constexpr std::array<InstructionSet, 4> kInstructionSets = {{
+    {"amx", RunsAmx, AmxKernels},
     {"avx512", RunsAvx512, Avx512Kernels},
     {"avx2", RunsAvx2, Avx2Kernels},
     {"portable", [] { return true; }, PortableKernels},
@@ -53,8 +69,8 @@ absl::StatusOr<const KernelTable*> SelectKernels(std::string_view name) {
         absl::StrCat("instruction set ", std::string(name), ": ",
                      runs ? "not part of this build" : "not supported by this processor"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("instruction set ", std::string(name), ": must be avx512, avx2 or portable"));
+  return absl::InvalidArgumentError(absl::StrCat("instruction set ", std::string(name),
+                                                 ": must be amx, avx512, avx2 or portable"));
 }
 
 }  // namespace vitrine::cpu

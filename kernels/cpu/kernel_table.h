@@ -25,8 +25,8 @@ struct alignas(64) WorkerScratch {
   AttentionScratch attention;
 };
 
-// Writes products[row][lane] for `rows` rows of the tile, 1 to kTileRows; up to 3 more rows may be
-// overwritten.
+// Writes products[row][lane] for `rows` rows of the tile, 1 to kTileRows; more rows of the tile may
+// be read and overwritten.
 using IntegerKernel = void (*)(const uint8_t* panel, int blocks, const ActivationBlock* tile,
                                int rows, float* products);
 // The same for f32 rows that are `stride` apart; up to 7 more rows may be read and overwritten.
@@ -42,6 +42,10 @@ struct KernelTable {
   std::array<std::array<IntegerKernel, kTileRows + 1>, kDTypes> integer_kernels = {};
   std::array<FloatKernel, kDTypes> float_kernels = {};
   std::array<DecodeBlockKernel, kDTypes> decode_block = {};
+
+  // What every worker does before and after the phases of a step; null: nothing.
+  void (*enter_step)() = nullptr;
+  void (*leave_step)() = nullptr;
 
   // Integer dot products from registers, as many as `loops` asks for; the operations done. Null:
   // the instruction set has none worth measuring.
@@ -68,6 +72,7 @@ struct WorkerContext {
 };
 
 // Null where the binary was built without this instruction set.
+const KernelTable* AmxKernels();
 const KernelTable* Avx512Kernels();
 const KernelTable* Avx2Kernels();
 const KernelTable* PortableKernels();

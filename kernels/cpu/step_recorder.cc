@@ -203,12 +203,14 @@ void StepRecorder::Flush() {
 
 void StepRecorder::RunWorker(int worker) {
   const WorkerContext context{pool_, kernels_, worker, scratch_[static_cast<size_t>(worker)]};
+  if (kernels_.enter_step != nullptr) kernels_.enter_step();
   for (size_t i = 0; i < phases_.size(); ++i) {
     RunPhase(context, phases_[i]);
     if (barriers_[i] == 0) continue;
     FetchWeightsAfter(context, i);
     pool_.Barrier();
   }
+  if (kernels_.leave_step != nullptr) kernels_.leave_step();
 }
 
 void StepRecorder::RunPhase(const WorkerContext& context, const Phase& phase) {
