@@ -114,7 +114,7 @@ struct KvStorageSpec {
   int num_kv_heads = 0;
   int head_dim = 0;
   int num_blocks = 0;          // Of kKvBlockTokens tokens each, over all layers and heads.
-  DType dtype = DType::kBF16;  // kF32 or kBF16; kQ8_0 where the backend offers it.
+  DType dtype = DType::kBF16;  // kF32 or kBF16; kQ8_0 (keys only) where the backend offers it.
 };
 
 // Keys and values of all layers in blocks of kKvBlockTokens tokens. Who owns which block is the

@@ -32,7 +32,8 @@ struct RopeKvTarget {
 
 // Normalises q and k where asked, rotates them by their position (pair (a, b) -> (a cos - b sin, b
 // cos + a sin)), writes k and v to the row's cache slot and q to target.q. All products and sums in
-// f32.
+// f32. A cache of kQ8_0 holds keys as int8 with a scale (largest / 127) per 16 dimensions, and
+// values in bf16.
 struct RopeWriteKvArgs {
   DeviceSpan<const float> qkv;  // [rows, num_heads + 2 num_kv_heads, head_dim]
   RopeKvTarget target;

@@ -52,8 +52,7 @@ class AttentionRowWriter {
     pages.end = 1;
     const float slope = args_.alibi_slopes.empty() ? 0.0f : args_.alibi_slopes.data()[item.head];
     const SegmentQuery query{scratch_.queries, 0, kKvBlockTokens, -distance, slope};
-    const int steps = kv_.spec().head_dim / Kv::kElementsPerStep;
-    ScorePages<S, Kv, 1, false>(&query, pages, 0, steps, scratch_.scores);
+    ScorePages<S, Kv, 1, false>(&query, pages, 0, kv_.spec().head_dim, scratch_.scores);
     ApplyScoreRule<S>(rule_, query, 0, kKvBlockTokens, scratch_.scores[0]);
   }
 
@@ -81,10 +80,13 @@ void WriteAttentionRows(const WorkerContext& context, const AttentionRowsArgs& a
 
 template <class S>
 void RunAttentionRows(const WorkerContext& context, const AttentionRowsPhase& phase) {
-  if (phase.args.kv->spec().dtype == DType::kF32) {
-    WriteAttentionRows<S, F32Kv<S>>(context, phase.args);
-  } else {
-    WriteAttentionRows<S, Bf16Kv<S>>(context, phase.args);
+  switch (phase.args.kv->spec().dtype) {
+    case DType::kF32:
+      return WriteAttentionRows<S, F32Kv<S>>(context, phase.args);
+    case DType::kQ8_0:
+      return WriteAttentionRows<S, Int8KeyKv<S>>(context, phase.args);
+    default:
+      return WriteAttentionRows<S, Bf16Kv<S>>(context, phase.args);
   }
 }
 

@@ -153,10 +153,10 @@ absl::StatusOr<std::unique_ptr<RowBuffer>> CpuBackend::DoCreateRowBuffer(
 
 absl::StatusOr<std::unique_ptr<KvStorage>> CpuBackend::DoCreateKvStorage(
     const KvStorageSpec& spec) {
-  if (spec.dtype != DType::kBF16 && spec.dtype != DType::kF32) {
+  if (spec.dtype != DType::kBF16 && spec.dtype != DType::kF32 && spec.dtype != DType::kQ8_0) {
     return absl::UnimplementedError(absl::StrCat("a key/value cache of type ",
                                                  std::string(TraitsOf(spec.dtype).name),
-                                                 ": the cpu backend offers BF16 and F32"));
+                                                 ": the cpu backend offers F32, BF16 and Q8_0"));
   }
   if (spec.head_dim > kMaxHeadDim || spec.head_dim % 2 != 0) {
     return absl::UnimplementedError(absl::StrCat(
@@ -165,7 +165,7 @@ absl::StatusOr<std::unique_ptr<KvStorage>> CpuBackend::DoCreateKvStorage(
   const size_t pages = static_cast<size_t>(spec.num_layers) *
                        static_cast<size_t>(spec.num_kv_heads) *
                        static_cast<size_t>(spec.num_blocks);
-  const size_t bytes = pages * 2 * CpuKvStorage::HalfPageBytes(spec);
+  const size_t bytes = pages * CpuKvStorage::PageBytes(spec);
   Buffer memory = arena_.AllocateBuffer(bytes);
   if (memory.As<uint8_t>().data() == nullptr) return OutOfMemory("the key/value cache", bytes);
   return std::make_unique<CpuKvStorage>(spec, std::move(memory));

@@ -4,6 +4,9 @@
 //         values  [8 token pairs][head_dim][2]   a register holds two tokens of 16 dimensions
 //   f32   keys    [head_dim][16 tokens]
 //         values  [16 tokens][head_dim]
+//   q8_0  keys    [head_dim / 4][16 tokens][4]   int8 + 128; a register holds four dimensions
+//                 [head_dim / 16][16 tokens]     f32, one scale per key and 16 dimensions
+//         values  as in bf16
 //
 // with head_dim rounded up to 16. With keys across the lanes, 16 scores come out of the dot product
 // without adding across lanes. Keys and values of a page are adjacent, and pages of one head are
@@ -12,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/buffer.h"
@@ -20,6 +24,8 @@
 
 namespace vitrine::cpu {
 
+inline constexpr int kKeyGroup = 16;  // Dimensions of an int8 key that share a scale.
+
 class CpuKvStorage final : public KvStorage {
  public:
   CpuKvStorage(const KvStorageSpec& spec, Buffer memory)
@@ -27,31 +33,49 @@ class CpuKvStorage final : public KvStorage {
         memory_(std::move(memory)),
         data_(memory_.As<uint8_t>().data()),
         padded_dim_(PaddedDim(spec.head_dim)),
-        half_page_bytes_(HalfPageBytes(spec)) {}
+        key_bytes_(KeyBytes(spec)),
+        page_bytes_(PageBytes(spec)) {}
 
   static constexpr int PaddedDim(int head_dim) { return (head_dim + 15) / 16 * 16; }
-  static constexpr size_t HalfPageBytes(const KvStorageSpec& spec) {
-    const size_t element = spec.dtype == DType::kF32 ? 4 : 2;
-    return element * kKvBlockTokens * static_cast<size_t>(PaddedDim(spec.head_dim));
+  static constexpr size_t PageBytes(const KvStorageSpec& spec) {
+    return KeyBytes(spec) + (spec.dtype == DType::kF32 ? 4 : 2) * Elements(spec);
   }
 
   VITRINE_INLINE uint8_t* Keys(int layer, int kv_head, int block) const {
     const int64_t head = int64_t{layer} * spec().num_kv_heads + kv_head;
     const auto page = static_cast<size_t>(head * spec().num_blocks + block);
-    return data_ + page * 2 * half_page_bytes_;
+    return data_ + page * page_bytes_;
   }
   VITRINE_INLINE uint8_t* Values(int layer, int kv_head, int block) const {
-    return Keys(layer, kv_head, block) + half_page_bytes_;
+    return Keys(layer, kv_head, block) + key_bytes_;
   }
   int padded_dim() const { return padded_dim_; }
   size_t bytes() const override { return memory_.bytes(); }
 
  private:
+  // Of the keys of a page, and as many of its values.
+  static constexpr size_t Elements(const KvStorageSpec& spec) {
+    return size_t{kKvBlockTokens} * static_cast<size_t>(PaddedDim(spec.head_dim));
+  }
+  static constexpr size_t KeyBytes(const KvStorageSpec& spec) {
+    if (spec.dtype == DType::kF32) return 4 * Elements(spec);
+    if (spec.dtype == DType::kBF16) return 2 * Elements(spec);
+    return Elements(spec) + sizeof(float) * Elements(spec) / kKeyGroup;
+  }
+
   Buffer memory_;
   uint8_t* data_;
   int padded_dim_;
-  size_t half_page_bytes_;
+  size_t key_bytes_;
+  size_t page_bytes_;
 };
+
+// [padded_dim / kKeyGroup][16 tokens], behind the int8 keys of a page.
+template <class Byte>
+VITRINE_INLINE auto* KeyScales(Byte* keys, int padded_dim) {
+  using Scale = std::conditional_t<std::is_const_v<Byte>, const float, float>;
+  return reinterpret_cast<Scale*>(keys + kKvBlockTokens * padded_dim);
+}
 
 // Where the key and the value of a row go.
 struct RowPlace {

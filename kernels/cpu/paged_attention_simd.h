@@ -10,28 +10,11 @@
 #include <limits>
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/key_scores_simd.h"
 #include "kernels/cpu/row_output_simd.h"
 #include "kernels/cpu/vector_math_simd.h"
 
 namespace vitrine::cpu {
-
-// One query row (a token and a query head) inside one segment. It sees keys [begin, end) of it.
-struct SegmentQuery {
-  const float* query;  // Prepared: f32, or bf16.
-  int begin;
-  int end;
-  int position;  // Relative to the segment's first key.
-  float alibi_slope;
-};
-
-// The keys and values of one segment for one key/value head. Only pages [begin, end) are read.
-struct SegmentPages {
-  const uint8_t* keys[kSegmentPages];
-  const uint8_t* values[kSegmentPages];
-  int begin;
-  int end;
-  int last_key;  // Keys from here on were never written.
-};
 
 // What all rows of an op share.
 struct ScoreRule {
@@ -39,108 +22,6 @@ struct ScoreRule {
   float softcap;
   bool is_plain;  // Positive scale, no soft cap, no ALiBi: the scale is folded into the exponent.
 };
-
-// Keys and values in bf16: a step is two dimensions of 16 keys, or two tokens of 16 dimensions.
-template <class S>
-struct Bf16Kv {
-  using Vector = typename S::Pairs;
-  static constexpr int kElementsPerStep = 2;
-  static VITRINE_INLINE Vector Load(const uint8_t* p) { return S::LoadPairs(p); }
-  static VITRINE_INLINE Vector Broadcast(const void* p) { return S::BroadcastPair(p); }
-  static VITRINE_INLINE Vector FirstOnly(Vector x) { return S::EvenOnly(x); }
-  static VITRINE_INLINE typename S::F Dot(typename S::F acc, Vector a, Vector b) {
-    return S::DotPairs(acc, a, b);
-  }
-  // Weights of 32 keys from exponents of 2; adds the rounded weights to `sum`, so that rounding
-  // cancels in the quotient.
-  static VITRINE_INLINE void Weigh(typename S::F low, typename S::F high, float* weights, int key,
-                                   typename S::F& sum) {
-    const auto pairs = S::RoundPairs(Exp2ForBf16<S>(low), Exp2ForBf16<S>(high));
-    S::StorePairs(reinterpret_cast<uint16_t*>(weights) + key, pairs);
-    constexpr uint32_t kOnes = 0x3F803F80u;
-    sum = S::DotPairs(sum, pairs, S::BroadcastPair(&kOnes));
-  }
-  static VITRINE_INLINE void PrepareQuery(const float* q, int head_dim, float* prepared) {
-    auto* out = reinterpret_cast<uint16_t*>(prepared);
-    int d = 0;
-    for (; d + 16 <= head_dim; d += 16) S::StoreBf16(out + d, S::Load(q + d));
-    if (d < head_dim) S::StoreBf16(out + d, S::LoadPartial(q + d, head_dim - d));
-  }
-};
-
-template <class S>
-struct F32Kv {
-  using Vector = typename S::F;
-  static constexpr int kElementsPerStep = 1;
-  static VITRINE_INLINE Vector Load(const uint8_t* p) {
-    return S::Load(reinterpret_cast<const float*>(p));
-  }
-  static VITRINE_INLINE Vector Broadcast(const void* p) {
-    return S::Set(*static_cast<const float*>(p));
-  }
-  static VITRINE_INLINE Vector FirstOnly(Vector x) { return x; }
-  static VITRINE_INLINE typename S::F Dot(typename S::F acc, Vector a, Vector b) {
-    return S::Fma(a, b, acc);
-  }
-  static VITRINE_INLINE void Weigh(typename S::F low, typename S::F high, float* weights, int key,
-                                   typename S::F& sum) {
-    const auto first = Exp2<S>(low);
-    const auto second = Exp2<S>(high);
-    S::Store(weights + key, first);
-    S::Store(weights + key + 16, second);
-    sum = S::Add(S::Add(sum, first), second);
-  }
-  static VITRINE_INLINE void PrepareQuery(const float* q, int head_dim, float* prepared) {
-    int d = 0;
-    for (; d + 16 <= head_dim; d += 16) S::Store(prepared + d, S::Load(q + d));
-    if (d < head_dim) S::Store(prepared + d, S::LoadPartial(q + d, head_dim - d));
-  }
-};
-
-// Raw scores of `kRows` rows against kVectors pages; pages past the last one repeat it and their
-// scores are overwritten later.
-template <class S, class Kv, int kRows, bool kFetch>
-VITRINE_INLINE void ScorePages(const SegmentQuery* rows, const SegmentPages& pages, int first,
-                               int steps, float (*scores)[kAttentionSegmentKeys + 16]) {
-  constexpr int kPages = S::kAttentionVectors;
-  const uint8_t* keys[kPages];
-  const uint8_t* values[kPages];
-  for (int p = 0; p < kPages; ++p) {
-    const int index = first + p < pages.end ? first + p : pages.end - 1;
-    keys[p] = pages.keys[index];
-    values[p] = pages.values[index];
-  }
-  typename S::F sums[kRows][kPages];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (auto& sum : sums[r]) sum = S::Zero();
-  }
-#pragma GCC unroll 1
-  for (int step = 0; step < steps; ++step) {
-    typename Kv::Vector key[kPages];
-#pragma GCC unroll 4
-    for (int p = 0; p < kPages; ++p) {
-      key[p] = Kv::Load(keys[p] + 64 * step);
-      if constexpr (kFetch) S::FetchToL2(values[p] + 64 * step);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const auto query = Kv::Broadcast(rows[r].query + step);
-#pragma GCC unroll 4
-      for (int p = 0; p < kPages; ++p) sums[r][p] = Kv::Dot(sums[r][p], key[p], query);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int p = 0; p < kPages; ++p) {
-      if (first + p < kSegmentPages) {
-        S::Store(scores[r] + (first + p) * kKvBlockTokens, sums[r][p]);
-      }
-    }
-  }
-}
 
 // Scores that are not plain, in natural units.
 template <class S>
@@ -266,9 +147,8 @@ template <class S, class Kv, int kRows, bool kFetch>
 void AttendRows(const ScoreRule& rule, const SegmentQuery* rows, const SegmentPages& pages,
                 const SegmentPages* next, int head_dim, AttentionScratch& scratch, float* results) {
   const int padded_dim = (head_dim + 15) / 16 * 16;
-  const int steps = (head_dim + Kv::kElementsPerStep - 1) / Kv::kElementsPerStep;
   for (int p = pages.begin; p < pages.end; p += S::kAttentionVectors) {
-    ScorePages<S, Kv, kRows, kFetch>(rows, pages, p, steps, scratch.scores);
+    ScorePages<S, Kv, kRows, kFetch>(rows, pages, p, head_dim, scratch.scores);
   }
   for (int r = 0; r < kRows; ++r) {
     const SegmentResult result{results + SegmentResult::Floats(padded_dim) * r, padded_dim};
@@ -534,10 +414,13 @@ void RunAttentionUnits(const WorkerContext& context, const PagedAttentionPhase& 
 
 template <class S>
 void RunPagedAttention(const WorkerContext& context, const PagedAttentionPhase& phase) {
-  if (phase.args.kv->spec().dtype == DType::kF32) {
-    RunAttentionUnits<S, F32Kv<S>>(context, phase);
-  } else {
-    RunAttentionUnits<S, Bf16Kv<S>>(context, phase);
+  switch (phase.args.kv->spec().dtype) {
+    case DType::kF32:
+      return RunAttentionUnits<S, F32Kv<S>>(context, phase);
+    case DType::kQ8_0:
+      return RunAttentionUnits<S, Int8KeyKv<S>>(context, phase);
+    default:
+      return RunAttentionUnits<S, Bf16Kv<S>>(context, phase);
   }
 }
 

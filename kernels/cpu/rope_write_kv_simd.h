@@ -23,7 +23,8 @@ class HeadWriter {
         kv_(AsKv(target.kv)),
         head_dim_(kv_.spec().head_dim),
         kv_heads_(kv_.spec().num_kv_heads),
-        is_f32_(kv_.spec().dtype == DType::kF32) {}
+        is_f32_(kv_.spec().dtype == DType::kF32),
+        has_int8_keys_(kv_.spec().dtype == DType::kQ8_0) {}
 
   int head_dim() const { return head_dim_; }
 
@@ -207,12 +208,27 @@ class HeadWriter {
       for (int i = 0; i < part.count; ++i) out[i * kKvBlockTokens] = floats[i];
       return;
     }
+    if (has_int8_keys_) return StoreInt8Key(page, slot, part.dim, key);
     alignas(32) uint16_t rounded[16];
     S::StoreBf16(rounded, key);
     uint8_t* out = page + (part.dim / 2 * kKvBlockTokens + slot) * 4;
     for (int i = 0; i < part.count / 2; ++i) {
       __builtin_memcpy(out + i * kKvBlockTokens * 4, rounded + 2 * i, 4);
     }
+  }
+
+  VITRINE_INLINE void StoreInt8Key(uint8_t* page, int slot, int dim, typename S::F key) const {
+    const float largest = S::LargestMagnitude(key, key);
+    const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+    alignas(16) int8_t rounded[kKeyGroup];
+    S::Quantize(key, inverse, rounded);
+    for (int8_t& value : rounded) value = static_cast<int8_t>(value ^ INT8_MIN);
+    uint8_t* out = page + (dim / 4 * kKvBlockTokens + slot) * 4;
+    for (int i = 0; i < kKeyGroup / 4; ++i) {
+      __builtin_memcpy(out + i * kKvBlockTokens * 4, rounded + 4 * i, 4);
+    }
+    float* scales = KeyScales(page, kv_.padded_dim());
+    scales[dim / kKeyGroup * kKvBlockTokens + slot] = largest * (1.0f / 127.0f);
   }
 
   VITRINE_INLINE void StoreValue(uint8_t* page, int slot, HeadPart part,
@@ -234,6 +250,7 @@ class HeadWriter {
   const int head_dim_;
   const int kv_heads_;
   const bool is_f32_;
+  const bool has_int8_keys_;
 };
 
 template <class S>

@@ -69,8 +69,8 @@ struct Traced {
       const auto keys = qkv.begin() + row * shape.qkv_columns() + shape.q_columns();
       const auto values = keys + shape.kv_columns();
       const auto end = values + shape.kv_columns();
-      const std::vector<float> k = AsStored(kv_dtype, {keys, values});
-      const std::vector<float> v = AsStored(kv_dtype, {values, end});
+      const std::vector<float> k = StoredKeys(kv_dtype, shape.head_dim, {keys, values});
+      const std::vector<float> v = StoredValues(kv_dtype, {values, end});
       target.dtype = kv_dtype;
       target.keys.insert(target.keys.end(), k.begin(), k.end());
       target.values.insert(target.values.end(), v.begin(), v.end());
@@ -143,11 +143,11 @@ std::vector<AttentionItem> EveryItem(int num_heads) {
   return items;
 }
 
-std::vector<std::pair<DType, AttentionOptions>> EveryKind() {
+std::vector<std::pair<DType, AttentionOptions>> EveryKind(const BackendCase& backend_case) {
   const std::vector<float> sinks = {0.5f, -1.0f, 2.0f, 0.0f};
   const std::vector<float> slopes = {0.25f, 0.0625f, 0.5f, 0.01f};
   std::vector<std::pair<DType, AttentionOptions>> kinds;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : CacheTypes(backend_case)) {
     kinds.push_back({dtype, {.scale = 0.35f}});
     kinds.push_back({dtype, {.scale = 0.35f, .softcap = 1.5f}});
     kinds.push_back({dtype, {.scale = 0.35f, .window = 9}});
@@ -163,7 +163,7 @@ class AttentionRowsTest : public ::testing::TestWithParam<BackendCase> {};
 class AttentionReduceTest : public ::testing::TestWithParam<BackendCase> {};
 
 TEST_P(AttentionRowsTest, WeightsAndScoresMatchTheOracle) {
-  for (const auto& [dtype, options] : EveryKind()) {
+  for (const auto& [dtype, options] : EveryKind(GetParam())) {
     Traced traced(GetParam(), dtype, options);
     const std::vector<AttentionItem> items = EveryItem(4);
     const std::vector<float> weights = traced.Rows(items, AttentionStage::kWeights);
@@ -185,7 +185,7 @@ TEST_P(AttentionRowsTest, WeightsAndScoresMatchTheOracle) {
 }
 
 TEST_P(AttentionRowsTest, WeightsReproduceTheOutputOfAttention) {
-  for (const auto& [dtype, options] : EveryKind()) {
+  for (const auto& [dtype, options] : EveryKind(GetParam())) {
     Traced traced(GetParam(), dtype, options);
     const std::vector<AttentionItem> items = EveryItem(4);
     const std::vector<float> weights = traced.Rows(items, AttentionStage::kWeights);
@@ -495,7 +495,7 @@ TEST_P(AttentionReduceTest, LongRowsMatchTheReference) {
 }
 
 TEST_P(AttentionRowsTest, ThreadsChangeNoBit) {
-  for (const auto& [dtype, options] : EveryKind()) {
+  for (const auto& [dtype, options] : EveryKind(GetParam())) {
     Traced one(GetParam(), dtype, options, 1);
     Traced two(GetParam(), dtype, options, 2);
     EXPECT_EQ(one.Rows(EveryItem(4), AttentionStage::kWeights),
@@ -508,7 +508,7 @@ TEST(AttentionInspectionInstructionSetTest, AllComputeTheSameBits) {
     const std::vector<BackendCase> cases = CpuCases(numerics);
     for (const BackendCase& other : cases) {
       SCOPED_TRACE(other.Name());
-      for (const auto& [dtype, options] : EveryKind()) {
+      for (const auto& [dtype, options] : EveryKind(other)) {
         Traced first(cases.at(0), dtype, options);
         Traced traced(other, dtype, options);
         EXPECT_EQ(traced.Rows(EveryItem(4), AttentionStage::kWeights),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace vitrine::testing {
 namespace {
@@ -29,13 +30,22 @@ Bounded Score(double operand_rounding, const AttentionOptions& options, std::spa
   return score;
 }
 
+// Rounds values to int8 with one scale, and back.
+void RoundToInt8(std::span<float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(value));
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  const float scale = largest * (1.0f / 127.0f);
+  for (float& value : values) value = std::nearbyint(value * inverse) * scale;
+}
+
 // An upper bound of |exp(x) - 1| for |x| <= e.
 double ExpError(double e) { return std::expm1(e); }
 
 }  // namespace
 
 double OperandRounding(const BackendCase& backend_case, DType dtype) {
-  const bool rounds = (backend_case.backend == "cpu" && dtype == DType::kBF16) ||
+  const bool rounds = (backend_case.backend == "cpu" && dtype != DType::kF32) ||
                       (backend_case.backend == "cuda" && backend_case.is_fast());
   return rounds ? kBf16Rounding : 0.0;
 }
@@ -50,6 +60,10 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
            head_dim;
   };
   const double operand_rounding = OperandRounding(backend_case, kv.dtype);
+  // An int8 query is rounded here as the contract says, so that no bound has to cover it.
+  const double query_rounding = kv.dtype == DType::kQ8_0 ? 0.0 : operand_rounding;
+  std::vector<float> query(q.begin(), q.end());
+  if (kv.dtype == DType::kQ8_0) RoundToInt8(query);
   AttentionRow row;
   const int first = options.window == 0 ? 0 : std::max(0, position - options.window + 1);
   double largest = -kInfinity;
@@ -58,7 +72,7 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
     Bounded score{-kInfinity, 0};
     if (key >= first) {
       score =
-          Score(operand_rounding, options, q, std::span(kv.keys).subspan(offset(key), head_dim));
+          Score(query_rounding, options, query, std::span(kv.keys).subspan(offset(key), head_dim));
       if (!options.alibi_slopes.empty()) {
         const double bias =
             double{options.alibi_slopes[static_cast<size_t>(head)]} * (key - position);
@@ -111,10 +125,22 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
   return row;
 }
 
-std::vector<float> AsStored(DType dtype, std::vector<float> values) {
+std::vector<float> StoredValues(DType dtype, std::vector<float> values) {
   if (dtype == DType::kF32) return values;
   for (float& value : values) value = FloatFromBf16(Bf16FromFloat(value));
   return values;
+}
+
+std::vector<float> StoredKeys(DType dtype, int head_dim, std::vector<float> keys) {
+  if (dtype != DType::kQ8_0) return StoredValues(dtype, std::move(keys));
+  constexpr size_t kGroup = 16;
+  const auto columns = static_cast<size_t>(head_dim);
+  for (size_t head = 0; head < keys.size(); head += columns) {
+    for (size_t d = 0; d < columns; d += kGroup) {
+      RoundToInt8(std::span(keys).subspan(head + d, std::min(kGroup, columns - d)));
+    }
+  }
+  return keys;
 }
 
 }  // namespace vitrine::testing

@@ -42,7 +42,8 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
 // The relative error of queries and softmax weights in attention over a cache of `dtype`.
 double OperandRounding(const BackendCase& backend_case, DType dtype);
 
-// What a cache of `dtype` makes of values.
-std::vector<float> AsStored(DType dtype, std::vector<float> values);
+// What a cache of `dtype` makes of values, and of the keys of heads of `head_dim`.
+std::vector<float> StoredValues(DType dtype, std::vector<float> values);
+std::vector<float> StoredKeys(DType dtype, int head_dim, std::vector<float> keys);
 
 }  // namespace vitrine::testing

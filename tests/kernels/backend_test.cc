@@ -68,7 +68,7 @@ TEST_P(BackendTest, AbsurdSizesAreRefusedNotTried) {
 TEST_P(BackendTest, RefusesCacheTypesByName) {
   const std::unique_ptr<Backend> backend = Create(GetParam(), 1);
   const HeadShape shape = {1, 1, 32};
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : CacheTypes(GetParam())) {
     EXPECT_TRUE(backend->CreateKvStorage(shape.KvSpec(dtype, 2)).ok());
   }
   const absl::Status status = backend->CreateKvStorage(shape.KvSpec(DType::kQ4_1, 2)).status();

@@ -40,6 +40,11 @@ KvStorageSpec HeadShape::KvSpec(DType dtype, int num_blocks, int num_layers) con
           .dtype = dtype};
 }
 
+std::vector<DType> CacheTypes(const BackendCase& backend_case) {
+  if (backend_case.backend == "cpu") return {DType::kF32, DType::kBF16, DType::kQ8_0};
+  return {DType::kF32, DType::kBF16};
+}
+
 DeviceSpan<float> WriteUnrotated(Harness& harness, KvStorage* kv, int layer, const Step& step,
                                  const HeadShape& shape, std::span<const float> qkv) {
   const DeviceSpan<float> q = harness.Zeros(step.rows() * shape.q_columns());

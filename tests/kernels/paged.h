@@ -59,6 +59,9 @@ struct HeadShape {
   KvStorageSpec KvSpec(DType dtype, int num_blocks, int num_layers = 1) const;
 };
 
+// The types of cache that a backend offers.
+std::vector<DType> CacheTypes(const BackendCase& backend_case);
+
 // Writes keys and values of a step, unrotated, and returns the device copy of its queries.
 // `qkv` is [rows, num_heads + 2 num_kv_heads, head_dim].
 DeviceSpan<float> WriteUnrotated(Harness& harness, KvStorage* kv, int layer, const Step& step,

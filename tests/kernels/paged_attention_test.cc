@@ -77,7 +77,7 @@ class Scene {
       kv.keys.insert(kv.keys.end(), keys, values);
       kv.values.insert(kv.values.end(), values, values + shape_.kv_columns());
     }
-    return {dtype, AsStored(dtype, kv.keys), AsStored(dtype, kv.values)};
+    return {dtype, StoredKeys(dtype, shape_.head_dim, kv.keys), StoredValues(dtype, kv.values)};
   }
   DeviceSpan<float> Write(const Step& step, const std::vector<StepPart>& parts) {
     std::vector<float> rows;
@@ -175,7 +175,7 @@ TEST_P(PagedAttentionTest, MatchesTheOracle) {
                                          {9, 3, 64},  {2, 1, 80}, {8, 8, 80}, {6, 2, 96},
                                          {4, 4, 128}, {8, 1, 128}};
   for (const HeadShape& shape : shapes) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType dtype : CacheTypes(GetParam())) {
       ExpectAttention(GetParam(), shape, dtype, {.scale = ScaleOf(shape.head_dim)});
     }
   }
@@ -186,7 +186,7 @@ TEST_P(PagedAttentionTest, WindowsSoftcapsSinksAndSlopes) {
   const std::vector<float> sinks = {-2.0f, 0.0f, 1.5f, 6.0f, -50.0f, 3.0f};
   const std::vector<float> slopes = {0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f};
   const float scale = ScaleOf(64);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : CacheTypes(GetParam())) {
     for (const int window : {1, 2, 16, 100, 255, 256, 257, 1000}) {
       SCOPED_TRACE("window " + std::to_string(window));
       ExpectAttention(GetParam(), shape, dtype, {.scale = scale, .window = window});
@@ -407,7 +407,7 @@ std::vector<float> Slice(Iterator begin, int64_t first, int64_t count) {
 TEST_P(PagedAttentionTest, NeitherChunksNorNeighboursNorThreadsChangeABit) {
   const HeadShape shape = {3, 1, 24};
   constexpr int kContext = 300;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : CacheTypes(GetParam())) {
     for (const AttentionOptions& options :
          {AttentionOptions{.scale = ScaleOf(24)}, EveryOption(shape)}) {
       Scene whole_scene(GetParam(), shape, dtype, {kContext, 40});
@@ -439,7 +439,7 @@ TEST(PagedAttentionInstructionSetTest, AllComputeTheSameBits) {
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
     const std::vector<BackendCase> cases = CpuCases(numerics);
     for (const HeadShape& shape : {HeadShape{3, 1, 64}, HeadShape{4, 2, 24}}) {
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const DType dtype : CacheTypes(cases.at(0))) {
         for (const AttentionOptions& options :
              {AttentionOptions{.scale = ScaleOf(shape.head_dim)}, EveryOption(shape)}) {
           Scene first(cases.at(0), shape, dtype, Contexts());

@@ -64,8 +64,23 @@ std::vector<Bounded> Rotated(const RopeTables& tables, Rotation rotation, int po
 
 // Adds what storing as `dtype` and reading back costs.
 Bounded Stored(Bounded x, DType dtype) {
-  const double rounding = dtype == DType::kBF16 ? kBf16Rounding : 0.0;
+  const double rounding = dtype == DType::kF32 ? 0.0 : kBf16Rounding;
   return {x.value, x.error + (rounding + kReadCacheError) * (std::fabs(x.value) + x.error)};
+}
+
+// Keys of a kQ8_0 cache are whole multiples of 1/127 of the largest of 16 dimensions.
+void AddInt8Rounding(int head_dim, std::vector<Bounded>& keys) {
+  const auto columns = static_cast<size_t>(head_dim);
+  for (size_t head = 0; head < keys.size(); head += columns) {
+    for (size_t begin = 0; begin < columns; begin += 16) {
+      const auto group =
+          std::span(keys).subspan(head + begin, std::min<size_t>(16, columns - begin));
+      double largest = 0;
+      for (const Bounded& key : group)
+        largest = std::max(largest, std::fabs(key.value) + key.error);
+      for (Bounded& key : group) key.error += largest / 254;
+    }
+  }
 }
 
 RopeKvTarget TargetOf(Harness& harness, const RopeTables& tables, Rotation rotation,
@@ -153,6 +168,7 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
     }
   }
   for (Bounded& key : keys) key = Stored(key, kv_dtype);
+  if (kv_dtype == DType::kQ8_0) AddInt8Rounding(shape.head_dim, keys);
   for (Bounded& value : values) value = Stored(value, kv_dtype);
   ExpectClose(harness.Download(target.q), q);
   const CachedRows cached = ReadCache(harness, kv, 1, step);
@@ -162,7 +178,7 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
 
 TEST_P(RopeWriteKvTest, RotatesAndWrites) {
   for (const RopePairing pairing : {RopePairing::kInterleaved, RopePairing::kHalfSplit}) {
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType dtype : CacheTypes(GetParam())) {
       ExpectRotation(GetParam(), {3, 1, 8}, {8, pairing}, dtype);
       ExpectRotation(GetParam(), {4, 2, 16}, {4, pairing}, dtype);
       ExpectRotation(GetParam(), {2, 2, 24}, {24, pairing}, dtype);
@@ -332,7 +348,7 @@ const std::vector<StepPart>& TwoSequences() {
 
 TEST_P(RopeWriteKvTest, FusingWithTheMatMulChangesNoBit) {
   for (const DType dtype : kRequiredTypes) {
-    for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType kv_dtype : CacheTypes(GetParam())) {
       SCOPED_TRACE(TraitsOf(dtype).name);
       for (const Norms norms : {Norms::kNone, Norms::kPerHead}) {
         ExpectSame(
