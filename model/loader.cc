@@ -49,8 +49,12 @@ DType ChooseKvDType(KvDType asked, Numerics numerics) {
 }
 
 int64_t KvBytesPerBlock(const ModelConfig& config, DType dtype) {
-  const int64_t values = int64_t{2} * config.num_layers * config.num_kv_heads * kKvBlockTokens;
-  return values * static_cast<int64_t>(RowBytes(dtype, config.head_dim));
+  const int64_t pairs = int64_t{config.num_layers} * config.num_kv_heads * kKvBlockTokens;
+  const int64_t head_dim = config.head_dim;
+  if (dtype == DType::kF32) return pairs * 8 * head_dim;
+  if (dtype == DType::kBF16) return pairs * 4 * head_dim;
+  // int8 keys with an f32 scale per 16 dimensions, bf16 values.
+  return pairs * (head_dim + 4 * ((head_dim + 15) / 16) + 2 * head_dim);
 }
 
 struct CacheSize {

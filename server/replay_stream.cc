@@ -6,6 +6,7 @@
 
 #include "server/answer_messages.h"
 #include "server/attention_messages.h"
+#include "server/grpc_deadline.h"
 #include "server/grpc_status.h"
 
 namespace vitrine::server {
