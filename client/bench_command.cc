@@ -34,6 +34,7 @@ constexpr uint64_t kDefaultRequests = 64;
 struct BenchFlags {
   BenchOptions run;
   bool has_concurrency = false;
+  uint32_t connections = 1;
   WorkloadOptions workload;
   ServiceLevel level;
   std::optional<uint32_t> warmup;
@@ -90,6 +91,13 @@ void AddLoadFlags(CommandLine* command_line, BenchFlags* flags) {
                      .help = "Open loop: mean arrivals per second, Poisson; excludes "
                              "--concurrency.",
                      .set = TakesPositive([run](double v) { run->rate = v; })});
+  command_line->Add(
+      {.name = "connections",
+       .placeholder = "COUNT",
+       .help = "Connections that requests take in turn; a server limits what is under "
+               "way on each; default 1.",
+       .set = TakesInteger(1, 256,
+                           [flags](int64_t v) { flags->connections = static_cast<uint32_t>(v); })});
   command_line->Add({.name = "requests",
                      .placeholder = "COUNT",
                      .help = absl::StrCat("Requests to send; default ", kDefaultRequests,
@@ -181,8 +189,21 @@ absl::Status Complete(BenchFlags* flags) {
   return absl::OkStatus();
 }
 
+using Clients = std::vector<std::unique_ptr<GenerateClient>>;
+
+absl::StatusOr<Clients> Connect(uint32_t count, const ConnectionOptions& options,
+                                Cancellation* cancellation) {
+  Clients clients;
+  while (clients.size() < count) {
+    absl::StatusOr<std::unique_ptr<GenerateClient>> client = ConnectToServer(options, cancellation);
+    if (!client.ok()) return client.status();
+    clients.push_back(*std::move(client));
+  }
+  return clients;
+}
+
 // Sends requests that share no prefix with those measured.
-void WarmUp(GenerateClient* client, const BenchFlags& flags, Cancellation* cancellation) {
+void WarmUp(const Clients& clients, const BenchFlags& flags, Cancellation* cancellation) {
   const uint32_t concurrency = flags.run.concurrency;
   const uint32_t requests = flags.warmup.value_or(concurrency);
   if (requests == 0) return;
@@ -192,7 +213,7 @@ void WarmUp(GenerateClient* client, const BenchFlags& flags, Cancellation* cance
   run.concurrency = concurrency;
   run.requests = requests;
   run.show_progress = false;
-  RunBenchmark(client, Workload(std::move(options)), run, cancellation);
+  RunBenchmark(clients, Workload(std::move(options)), run, cancellation);
 }
 
 std::string LoadName(const BenchOptions& run) {
@@ -220,20 +241,21 @@ int RunBench(const std::vector<std::string>& arguments, Cancellation* cancellati
   if (parsed.ok()) parsed = Complete(&flags);
   if (!parsed.ok()) return ReportUsage(command_line, parsed);
 
-  const absl::StatusOr<std::unique_ptr<GenerateClient>> client =
-      ConnectToServer(connection.options, cancellation);
-  if (!client.ok()) return ReportNoConnection(client.status());
-  const absl::StatusOr<v1::DescribeModelResponse> model = (*client)->DescribeModel(cancellation);
+  const absl::StatusOr<Clients> clients =
+      Connect(flags.connections, connection.options, cancellation);
+  if (!clients.ok()) return ReportNoConnection(clients.status());
+  const absl::StatusOr<v1::DescribeModelResponse> model =
+      clients->front()->DescribeModel(cancellation);
   if (!model.ok()) return ReportFailure(model.status());
   if (model->vocabulary_size() == 0) {
     return ReportFailure(absl::InternalError("the server does not say its vocabulary size"));
   }
   flags.workload.vocabulary = model->vocabulary_size();
 
-  WarmUp(client->get(), flags, cancellation);
+  WarmUp(*clients, flags, cancellation);
   const BenchReport report = MakeReport(
       LoadName(flags.run),
-      RunBenchmark(client->get(), Workload(flags.workload), flags.run, cancellation), flags.level);
+      RunBenchmark(*clients, Workload(flags.workload), flags.run, cancellation), flags.level);
   const int exit_code =
       PrintAnswer(connection.json ? ReportJson(report) + "\n" : ReportText(report));
   if (exit_code != kOk) return exit_code;

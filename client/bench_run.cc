@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +43,8 @@ struct Flight {
 // shared_ptr until their last callback has returned.
 class Flights : public std::enable_shared_from_this<Flights> {
  public:
-  explicit Flights(GenerateClient* client) : client_(client), start_(Clock::now()) {}
+  explicit Flights(std::span<const std::unique_ptr<GenerateClient>> clients)
+      : clients_(clients), start_(Clock::now()) {}
 
   nanoseconds Now() const { return Clock::now() - start_; }
 
@@ -50,14 +52,16 @@ class Flights : public std::enable_shared_from_this<Flights> {
     auto flight = std::make_shared<Flight>();
     flight->record.arrival = arrival;
     flight->record.label = std::move(label);
+    GenerateClient* client = nullptr;
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return;
+      client = clients_[launched_++ % clients_.size()].get();
       if (flight->record.label.empty()) ++load_in_flight_;
       streams_[flight.get()] = nullptr;
     }
     auto self = shared_from_this();
-    std::shared_ptr<GenerateStream> stream = client_->StartGenerate(
+    std::shared_ptr<GenerateStream> stream = client->StartGenerate(
         request,
         [self, flight](const v1::GenerateEvent& event) { self->OnEvent(event, flight.get()); },
         [self, flight](absl::Status status) { self->OnDone(std::move(status), flight.get()); });
@@ -147,11 +151,12 @@ class Flights : public std::enable_shared_from_this<Flights> {
     changed_.notify_all();
   }
 
-  GenerateClient* const client_;
+  const std::span<const std::unique_ptr<GenerateClient>> clients_;
   const Clock::time_point start_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
+  size_t launched_ = 0;
   size_t load_in_flight_ = 0;
   uint64_t tokens_ = 0;
   std::deque<nanoseconds> free_since_;
@@ -254,9 +259,10 @@ class Sender {
 
 }  // namespace
 
-std::vector<RequestRecord> RunBenchmark(GenerateClient* client, const Workload& workload,
-                                        const BenchOptions& options, Cancellation* cancellation) {
-  const auto flights = std::make_shared<Flights>(client);
+std::vector<RequestRecord> RunBenchmark(std::span<const std::unique_ptr<GenerateClient>> clients,
+                                        const Workload& workload, const BenchOptions& options,
+                                        Cancellation* cancellation) {
+  const auto flights = std::make_shared<Flights>(clients);
   cancellation->Arm([flights] { flights->Stop(); });
   Sender sender(flights.get(), workload, options);
   sender.Send();

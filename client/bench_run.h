@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,11 @@ struct BenchOptions {
   bool show_progress = true;
 };
 
-// Blocks until every request has ended. `cancellation` stops sending and cancels what is under way.
-std::vector<RequestRecord> RunBenchmark(GenerateClient* client, const Workload& workload,
-                                        const BenchOptions& options, Cancellation* cancellation);
+// Blocks until every request has ended. Requests go to the clients in turn, so that they may be
+// more than one connection can have under way. `cancellation` stops sending and cancels what is
+// under way.
+std::vector<RequestRecord> RunBenchmark(std::span<const std::unique_ptr<GenerateClient>> clients,
+                                        const Workload& workload, const BenchOptions& options,
+                                        Cancellation* cancellation);
 
 }  // namespace vitrine::client

@@ -274,6 +274,8 @@ absl::StatusOr<std::unique_ptr<GenerateClient>> ConnectToServer(const Connection
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetUserAgentPrefix("vitrine-client");
+  // A connection for each client, also where several have the same server.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (IsLoopback(options.server)) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   const std::shared_ptr<grpc::Channel> channel =
       grpc::CreateCustomChannel(options.server, Credentials(options), arguments);

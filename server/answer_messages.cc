@@ -108,7 +108,7 @@ absl::Status StatusOf(const AnswerEnd& end) {
     case Ending::kExpired:
       return absl::DeadlineExceededError("the deadline passed");
     case Ending::kDeviceFailed:
-      return absl::UnavailableError("the device that computes failed");
+      return absl::UnavailableError(kDeviceFailedText);
     case Ending::kFailed:
       break;
   }

@@ -108,7 +108,6 @@ grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* c
   if (!caller.ok()) return FinishUnary(context, caller.status());
   const EngineLoad load = parts_.engine.load();
   const RequestQueue::Load queue = parts_.queue.load();
-  const RequestCounters& counters = parts_.counters;
   const int64_t now_us = parts_.clock.NowMicros();
   response->set_queued_requests(static_cast<uint32_t>(queue.requests));
   response->set_queued_tokens(static_cast<uint64_t>(queue.prompt_tokens));
@@ -126,19 +125,14 @@ grpc::ServerUnaryReactor* ControlService::GetLoad(grpc::CallbackServerContext* c
     response->mutable_oldest_wait()->set_nanos(static_cast<int32_t>(age_us % 1'000'000) * 1000);
   }
   response->set_draining(is_draining_);
-  // Ends before the beginnings that they follow, so that live is never negative.
-  const uint64_t finished = counters.finished;
-  const uint64_t cancelled = counters.cancelled;
-  const uint64_t expired = counters.expired;
-  const uint64_t failed = counters.failed;
-  const uint64_t accepted = counters.accepted;
-  response->set_accepted(accepted);
-  response->set_finished(finished);
-  response->set_cancelled(cancelled);
-  response->set_expired(expired);
-  response->set_failed(failed);
-  response->set_live(accepted - finished - cancelled - expired - failed);
-  response->set_refused(counters.refused);
+  const RequestCounters::Counts counts = parts_.counters.Read();
+  response->set_accepted(counts.accepted);
+  response->set_finished(counts.finished);
+  response->set_cancelled(counts.cancelled);
+  response->set_expired(counts.expired);
+  response->set_failed(counts.failed);
+  response->set_live(counts.live());
+  response->set_refused(counts.refused);
   return FinishUnary(context, absl::OkStatus());
 }
 

@@ -254,7 +254,7 @@ void Engine::PostTrace(const Sequence& sequence, std::span<AttentionPiece> piece
 
 void Engine::NoteFailure() {
   has_failed_ = true;
-  queue_.Close();
+  queue_.Close(absl::UnavailableError(kDeviceFailedText));
   std::ranges::fill(next_tokens_, kNoToken);
 }
 

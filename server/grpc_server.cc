@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "model/status.h"
+#include "server/metrics_text.h"
 
 namespace vitrine::server {
 namespace {
@@ -154,6 +155,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const ServerOption
   server->engine_.Start();
   VITRINE_RETURN_IF_ERROR(server->Listen());
   VITRINE_RETURN_IF_ERROR(server->WarmUp());
+  VITRINE_RETURN_IF_ERROR(server->OfferMetrics());
   server->SetServing(true);
   server->watch_ = std::thread([raw = server.get()] { raw->Watch(); });
   return server;
@@ -180,6 +182,22 @@ absl::Status GrpcServer::Listen() {
   if (address_.rfind("unix:", 0) != 0) {
     address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
   }
+  return absl::OkStatus();
+}
+
+absl::Status GrpcServer::OfferMetrics() {
+  if (options_.metrics_listen.empty()) return absl::OkStatus();
+  const auto text = [this] {
+    MetricsView view = {.requests = counters_.Read(),
+                        .queue = queue_.load(),
+                        .engine = engine_.load(),
+                        .now_us = clock_.NowMicros()};
+    std::lock_guard lock(watch_mutex_);
+    view.is_draining = is_draining_;
+    return MetricsText(view);
+  };
+  VITRINE_ASSIGN_OR_RETURN(metrics_,
+                           MetricsServer::Start(options_.metrics_listen, callers_.get(), text));
   return absl::OkStatus();
 }
 
@@ -236,7 +254,7 @@ void GrpcServer::Drain(absl::FunctionRef<bool()> stop_now) {
     SetServing(false);
     control_.SetDraining();
   }
-  queue_.Close();
+  queue_.Close(absl::UnavailableError("the server is draining"));
   constexpr auto kPoll = std::chrono::milliseconds(5);
   const int64_t deadline_us = clock_.NowMicros() + options_.drain_us;
   while (!IsQuiet() && clock_.NowMicros() < deadline_us && !stop_now()) {

@@ -17,6 +17,7 @@
 #include "server/inference_service.h"
 #include "server/inspection_service.h"
 #include "server/metrics.h"
+#include "server/metrics_server.h"
 #include "server/options.h"
 #include "server/request_archive.h"
 #include "server/request_queue.h"
@@ -38,6 +39,8 @@ class GrpcServer {
 
   // HOST:PORT with the port in use, or unix:PATH.
   const std::string& address() const { return address_; }
+  // HOST:PORT of /metrics; empty: not offered.
+  std::string metrics_address() const { return metrics_ ? metrics_->address() : ""; }
 
   // Refuses new requests and waits until the running ones have ended, options.drain_us have passed
   // or `stop_now` holds; then ends what is left and stops. Idempotent.
@@ -58,6 +61,7 @@ class GrpcServer {
   GrpcServer(const ServerOptions& options, std::unique_ptr<const CallerTable> callers,
              const ServedModel& model, Runner& runner, const Clock& clock);
   absl::Status Listen();
+  absl::Status OfferMetrics();
   absl::Status WarmUp();
   void Watch();
   void SetServing(bool is_serving);
@@ -84,6 +88,7 @@ class GrpcServer {
   bool is_draining_ = false;    // Guarded by watch_mutex_.
   bool is_watch_over_ = false;  // Guarded by watch_mutex_.
   std::thread watch_;
+  std::unique_ptr<MetricsServer> metrics_;  // Reads the rest.
 };
 
 }  // namespace vitrine::server

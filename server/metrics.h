@@ -18,7 +18,26 @@ struct RequestCounters {
   std::atomic<uint64_t> refused = 0;    // Turned away before the queue.
 
   // Of several threads that look at different moments, so it may lag; exact when nothing moves.
-  uint64_t live() const { return accepted - finished - cancelled - expired - failed; }
+  uint64_t live() const { return Read().live(); }
+
+  struct Counts {
+    uint64_t accepted = 0;
+    uint64_t finished = 0;
+    uint64_t cancelled = 0;
+    uint64_t expired = 0;
+    uint64_t failed = 0;
+    uint64_t refused = 0;
+    uint64_t live() const { return accepted - finished - cancelled - expired - failed; }
+  };
+
+  // Ends before the beginnings that they follow, so that live is never negative.
+  Counts Read() const {
+    Counts counts = {
+        .finished = finished, .cancelled = cancelled, .expired = expired, .failed = failed};
+    counts.accepted = accepted;
+    counts.refused = refused;
+    return counts;
+  }
 
   void CountEnd(Ending ending) {
     switch (ending) {

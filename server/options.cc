@@ -59,12 +59,12 @@ ABSL_FLAG(std::string, auth_tokens_file, "",
           "file of callers, one per line: NAME SCOPES TOKEN, scopes of data,inspection,control; "
           "then every call but health needs a bearer token");
 ABSL_FLAG(bool, reflection, false, "offer the reflection service");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "HOST:PORT of /metrics for Prometheus, over plain HTTP; port 0 takes a free one");
 ABSL_FLAG(bool, log_requests, false, "one line to stderr per request, without its text");
 ABSL_FLAG(bool, parse_special, false, "tokenize: texts of control tokens become these tokens");
 ABSL_FLAG(bool, json, false, "bench-model, attention-lab: one JSON object instead of tables");
 ABSL_FLAG(std::string, now, "", "render-chat: what strftime_now prints, 2025-03-14T15:09:26");
-// Known to the protocol, not to this version: refused when set.
-ABSL_FLAG(std::string, metrics_listen, "", "not supported yet");
 
 namespace vitrine::server {
 namespace {
@@ -96,27 +96,25 @@ absl::Status CheckDuration(absl::string_view flag, absl::Duration value, absl::D
                                       absl::FormatDuration(value)));
 }
 
-absl::Status CheckNotSupportedYet() {
-  absl::string_view set;
-  if (!absl::GetFlag(FLAGS_metrics_listen).empty()) set = "metrics_listen";
-  return set.empty() ? absl::OkStatus() : FlagError(set, "is not supported yet");
-}
-
 bool IsLoopback(absl::string_view listen) {
   return absl::StartsWith(listen, "unix:") || absl::StartsWith(listen, "127.") ||
          absl::StartsWith(listen, "localhost:") || absl::StartsWith(listen, "[::1]:");
 }
 
-absl::Status CheckListen(const std::string& listen, bool is_protected) {
+bool IsHostAndPort(const std::string& listen) {
   const size_t colon = listen.rfind(':');
   const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  int number = -1;
+  return colon != 0 && port.size() <= 5 && absl::SimpleAtoi(port, &number) && number >= 0 &&
+         number <= 65535;
+}
+
+absl::Status CheckListen(const std::string& listen, bool is_protected) {
   if (!absl::StartsWith(listen, "unix:")) {
-    int number = -1;
-    if (colon == 0 || port.size() > 5 || !absl::SimpleAtoi(port, &number) || number < 0 ||
-        number > 65535) {
+    if (!IsHostAndPort(listen)) {
       return FlagError("listen", "must be HOST:PORT with a port in [0, 65535], or unix:PATH");
     }
-  } else if (port.empty()) {
+  } else if (listen == "unix:") {
     return FlagError("listen", "needs a path after unix:");
   }
   if (!is_protected && !IsLoopback(listen)) {
@@ -125,6 +123,16 @@ absl::Status CheckListen(const std::string& listen, bool is_protected) {
                      "--insecure_listen to serve plain text");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckMetricsListen(const std::string& listen, bool is_insecure_allowed) {
+  if (listen.empty()) return absl::OkStatus();
+  if (absl::StartsWith(listen, "unix:") || !IsHostAndPort(listen)) {
+    return FlagError("metrics_listen", "must be HOST:PORT with a port in [0, 65535]");
+  }
+  if (is_insecure_allowed || IsLoopback(listen)) return absl::OkStatus();
+  return FlagError("metrics_listen",
+                   "is not a loopback address: set --insecure_listen to serve plain text");
 }
 
 // The type that --weights names; none: "file".
@@ -251,6 +259,8 @@ absl::Status ReadTransportFlags(ServerOptions& options) {
     return FlagError("reflection", "cannot be protected: not together with --auth_tokens_file");
   }
   options.log_requests = absl::GetFlag(FLAGS_log_requests);
+  options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  VITRINE_RETURN_IF_ERROR(CheckMetricsListen(options.metrics_listen, options.insecure_listen));
   return CheckListen(options.listen, options.tls.enabled() || options.insecure_listen);
 }
 
@@ -286,7 +296,6 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   absl::SetProgramUsageMessage(kUsage);
   const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
   ServerOptions options;
-  VITRINE_RETURN_IF_ERROR(CheckNotSupportedYet());
   VITRINE_RETURN_IF_ERROR(ReadModelFlags(options));
   VITRINE_RETURN_IF_ERROR(ReadLimits(options));
   VITRINE_RETURN_IF_ERROR(ReadInspectionFlags(options));

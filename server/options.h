@@ -53,6 +53,7 @@ struct ServerOptions {
   TlsFiles tls;
   std::string auth_tokens_file;  // Empty: everybody may call everything.
   bool reflection = false;
+  std::string metrics_listen;  // HOST:PORT of plain HTTP; empty: no metrics.
 
   std::string backend;
   int threads = 0;

@@ -1,4 +1,4 @@
-// Events per second over the last ten seconds.
+// Events since start, and per second over the last ten seconds.
 #pragma once
 
 #include <array>
@@ -13,7 +13,10 @@ class RateWindow {
     Slot& slot = slots_[static_cast<size_t>(second % kSlots)];
     if (slot.second != second) slot = {.second = second};
     slot.count += count;
+    total_ += count;
   }
+
+  int64_t total() const { return total_; }
 
   double PerSecond(int64_t now_us) const {
     const int64_t second = now_us / 1'000'000;
@@ -33,6 +36,7 @@ class RateWindow {
     int64_t count = 0;
   };
   std::array<Slot, kSlots> slots_ = {};
+  int64_t total_ = 0;
 };
 
 }  // namespace vitrine::server

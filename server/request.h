@@ -102,6 +102,9 @@ struct GenerationRequest {
 // choices differ takes the last of them in this order.
 enum class Ending { kFinished, kShutDown, kCancelled, kExpired, kFailed, kDeviceFailed };
 
+// What clients are told from then on.
+inline constexpr char kDeviceFailedText[] = "the device that computes failed";
+
 // Why an answer that is kFinished (or kShutDown) is complete; numbered as on the wire.
 enum class FinishReason {
   kUnspecified = 0,

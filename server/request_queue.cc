@@ -41,7 +41,7 @@ absl::Status RequestQueue::Push(std::shared_ptr<ActiveRequest> request, int64_t 
 }
 
 absl::Status RequestQueue::Admissible(const GenerationRequest& request, int64_t now_us) const {
-  if (closed_) return absl::UnavailableError("the server is draining");
+  if (!closed_.ok()) return closed_;
   const auto wait_us = static_cast<int64_t>(start_interval_us_ * load_.requests);
   if (load_.requests >= limits_.max_requests) {
     return Full(absl::StrCat("the queue is full: ", load_.requests, " of ", limits_.max_requests,
@@ -99,9 +99,9 @@ void RequestQueue::Leave(const ActiveRequest& request, bool started, int64_t now
   last_start_us_ = load_.requests > 0 ? now_us : -1;
 }
 
-void RequestQueue::Close() {
+void RequestQueue::Close(absl::Status why) {
   std::lock_guard lock(mutex_);
-  closed_ = true;
+  if (closed_.ok()) closed_ = std::move(why);
 }
 
 RequestQueue::Load RequestQueue::load() const {

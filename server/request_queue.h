@@ -27,7 +27,7 @@ class RequestQueue {
       : limits_(limits), counters_(counters) {}
 
   // RESOURCE_EXHAUSTED when the queue is full or cannot start the request before its deadline; it
-  // carries RetryAfter. UNAVAILABLE after Close. `now_us` as in GenerationRequest::arrival_us.
+  // carries RetryAfter. After Close: its reason. `now_us` as in GenerationRequest::arrival_us.
   absl::Status Push(std::shared_ptr<ActiveRequest> request, int64_t now_us);
 
   // Engine: appends what has arrived to `requests`.
@@ -40,8 +40,8 @@ class RequestQueue {
   // Engine: a request left the queue, at `now_us`, because it `started` or because it ended.
   void Leave(const ActiveRequest& request, bool started, int64_t now_us);
 
-  // Refuses everything from now on. What is queued stays.
-  void Close();
+  // Refuses everything from now on with `why`, that of the first call. What is queued stays.
+  void Close(absl::Status why);
 
   struct Load {
     int requests = 0;
@@ -59,7 +59,7 @@ class RequestQueue {
   // All below: guarded by mutex_.
   std::vector<std::shared_ptr<ActiveRequest>> arrived_;
   Load load_;
-  bool closed_ = false;
+  absl::Status closed_;  // OK: open.
   bool woken_ = false;
   int64_t last_start_us_ = -1;      // Of a request while others waited behind it; -1: none did.
   double start_interval_us_ = 0.0;  // Moving average between two such starts.

@@ -109,6 +109,9 @@ int RunServer(const ServerOptions& options) {
   signals.StartServing();
   std::fprintf(stderr, "serving %s on %s (%s)\n", model.served.name.c_str(),
                model.served.backend.c_str(), model.served.device.c_str());
+  if (const std::string metrics = (*server)->metrics_address(); !metrics.empty()) {
+    std::fprintf(stderr, "metrics on http://%s/metrics\n", metrics.c_str());
+  }
   std::printf("listening on %s\n", (*server)->address().c_str());
   std::fflush(stdout);
 

@@ -1,11 +1,14 @@
-// usage: attention_cost MODEL.gguf [--sequences=8] [--prompt=128] [--tokens=64] [--rounds=5]
+// usage: attention_cost MODEL.gguf [--sequences=8] [--prompt=256] [--tokens=128] [--rounds=9]
 //        [--threads=0]
 //
-// What inspection costs, in one run: tokens per second of a full batch with inspection off, allowed
-// but not asked for, asked for by one request, and by all (statistics and top 16, all heads). The
-// engine and delivery run as in the server, without gRPC. Ways take turns, so that a machine whose
-// speed changes treats them alike; printed are medians over the rounds and of the ratios within
-// them.
+// What inspection costs, in one run: tokens per second of a full batch that decodes, where the
+// server runs without --allow_inspection; with it and nobody asks ("off": every request is still
+// kept for a replay); where one request asks for statistics and the top 16 of all heads; where all
+// do. Engine, delivery and archive run as in the server, and the messages are made and serialised,
+// but nothing is sent. A run counts from the moment when every sequence has its first token until
+// the first one has its last. The four ways take turns, first and last in turn too, so that a
+// machine whose speed changes treats them alike; printed are medians of the rounds and of the costs
+// within a round, with the quartiles.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,8 +21,12 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
+#include "model/attention_reader.h"
 #include "model/loader.h"
+#include "server/answer_messages.h"
+#include "server/attention_messages.h"
 #include "server/engine.h"
+#include "server/request_archive.h"
 #include "server/validate.h"
 
 namespace vitrine::server {
@@ -28,22 +35,55 @@ namespace {
 struct Settings {
   const char* model = nullptr;
   int sequences = 8;
-  int prompt = 128;
-  int tokens = 64;
-  int rounds = 5;
+  int prompt = 256;
+  int tokens = 128;
+  int rounds = 9;
   int threads = 0;
 };
 
-class CountingSink final : public TokenSink {
+// What a stream does for its client, up to the socket.
+class SerializingSink final : public TokenSink {
  public:
+  explicit SerializingSink(const Clock& clock) : clock_(clock) {}
+
   void OnPromptLogprobs(std::span<const PromptToken> /*prompt*/) override {}
-  void OnToken(const AnswerToken& /*token*/) override {}
-  void OnAttention(TraceChunk chunk) override { bytes += chunk.bytes(); }
+  void OnToken(const AnswerToken& token) override {
+    token_times_us.push_back(clock_.NowMicros());
+    v1::GenerateEvent event;
+    *event.mutable_tokens()->add_tokens() = MakeToken(token);
+    bytes += event.SerializeAsString().size();
+  }
+  void OnAttention(TraceChunk chunk) override {
+    v1::GenerateEvent event;
+    *event.mutable_attention() = MakeAttentionChunk(chunk, "id", {});
+    bytes += event.SerializeAsString().size();
+  }
   void OnEnd(const AnswerEnd& /*end*/) override { ended.set_value(); }
 
+  std::vector<int64_t> token_times_us;
   uint64_t bytes = 0;
   std::promise<void> ended;
+
+ private:
+  const Clock& clock_;
 };
+
+// Tokens per second from when all have begun until one ends.
+double Rate(const std::vector<std::shared_ptr<SerializingSink>>& sinks) {
+  int64_t begin_us = 0;
+  int64_t end_us = kNever;
+  for (const auto& sink : sinks) {
+    begin_us = std::max(begin_us, sink->token_times_us.front());
+    end_us = std::min(end_us, sink->token_times_us.back());
+  }
+  int64_t tokens = 0;
+  for (const auto& sink : sinks) {
+    tokens += std::ranges::count_if(sink->token_times_us, [&](int64_t time_us) {
+      return time_us > begin_us && time_us <= end_us;
+    });
+  }
+  return 1e6 * static_cast<double>(tokens) / static_cast<double>(end_us - begin_us);
+}
 
 // A model that may, or may not, be looked at, with its engine.
 class Bench {
@@ -65,11 +105,17 @@ class Bench {
                .kv_tokens = int64_t{model_.runner->limits().num_blocks} * kKvBlockTokens,
                .longest_token = LongestToken(*model_.tokenizer),
                .inspection_bytes = allows_inspection ? int64_t{1} << 34 : 0,
+               .max_reduced_pairs = AttentionReader::MaxReducedHeads(config),
                .num_layers = config.num_layers,
                .num_heads = config.num_heads};
     queue_ = std::make_unique<RequestQueue>(
         QueueLimits{.max_requests = 1000, .max_prompt_tokens = 1 << 20}, counters_);
-    delivery_ = std::make_unique<Delivery>(*model_.tokenizer, counters_, DeliveryOptions{});
+    if (allows_inspection) {
+      archive_ = std::make_unique<RequestArchive>(
+          RequestArchive::Limits{.retention_us = 60'000'000, .max_bytes = 1 << 28}, clock_);
+    }
+    delivery_ = std::make_unique<Delivery>(*model_.tokenizer, counters_,
+                                           DeliveryOptions{.archive = archive_.get()});
     engine_ = std::make_unique<Engine>(
         EngineOptions{.scheduler = {.max_running_sequences = settings.sequences,
                                     .max_step_tokens = 256,
@@ -81,39 +127,46 @@ class Bench {
     engine_->Start();
   }
   ~Bench() {
-    queue_->Close();
+    queue_->Close(absl::UnavailableError("the bench ends"));
     engine_->Stop();
   }
 
   // Tokens per second of one full batch, `traced` of whose requests ask for their attention.
   double Run(int traced) {
-    std::vector<std::shared_ptr<CountingSink>> sinks;
-    const auto began = std::chrono::steady_clock::now();
+    std::vector<std::shared_ptr<SerializingSink>> sinks;
     for (int i = 0; i < settings_.sequences; ++i) {
-      v1::GenerateRequest message;
-      for (int t = 0; t < settings_.prompt; ++t) {
-        message.mutable_token_ids()->add_ids(static_cast<uint32_t>(100 + (37 * i + t) % 5000));
-      }
-      message.mutable_sampling()->set_temperature(0);
-      message.mutable_stop()->set_max_tokens(static_cast<uint32_t>(settings_.tokens));
-      message.mutable_stop()->set_ignore_eos(true);
-      if (i < traced) message.mutable_attention();
-      auto request = ValidateGenerate(message, served_, limits_);
-      if (!request.ok()) {
-        std::fprintf(stderr, "%s\n", request.status().ToString().c_str());
-        std::exit(1);
-      }
-      sinks.push_back(std::make_shared<CountingSink>());
-      (void)queue_->Push(
-          std::make_shared<ActiveRequest>(std::to_string(i), *std::move(request), sinks.back()),
-          clock_.NowMicros());
+      sinks.push_back(std::make_shared<SerializingSink>(clock_));
+      Send(i, i < traced, sinks.back());
     }
     for (const auto& sink : sinks) sink->ended.get_future().wait();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-    return settings_.sequences * settings_.tokens / seconds.count();
+    return Rate(sinks);
   }
 
  private:
+  void Send(int index, bool is_traced, std::shared_ptr<TokenSink> sink) {
+    v1::GenerateRequest message;
+    for (int t = 0; t < settings_.prompt; ++t) {
+      message.mutable_token_ids()->add_ids(static_cast<uint32_t>(100 + (37 * index + t) % 5000));
+    }
+    message.mutable_sampling()->set_temperature(0);
+    message.mutable_stop()->set_max_tokens(static_cast<uint32_t>(settings_.tokens));
+    message.mutable_stop()->set_ignore_eos(true);
+    if (is_traced) message.mutable_attention();
+    auto request = ValidateGenerate(message, served_, limits_);
+    if (!request.ok()) Fail(request.status());
+    auto active =
+        std::make_shared<ActiveRequest>(NewRequestId(), *std::move(request), std::move(sink));
+    if (archive_ != nullptr) active->record = archive_->Open(active->id, active->request);
+    if (const absl::Status status = queue_->Push(active, clock_.NowMicros()); !status.ok()) {
+      Fail(status);
+    }
+  }
+
+  [[noreturn]] static void Fail(const absl::Status& status) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    std::exit(1);
+  }
+
   const Settings settings_;
   SteadyClock clock_;
   RequestCounters counters_;
@@ -122,37 +175,48 @@ class Bench {
   LoadedModel model_;
   ServedModel served_;
   std::unique_ptr<RequestQueue> queue_;
+  std::unique_ptr<RequestArchive> archive_;
   std::unique_ptr<Delivery> delivery_;
   std::unique_ptr<Engine> engine_;
 };
 
-double Median(std::vector<double> values) {
+double Quantile(std::vector<double> values, double share) {
   std::ranges::sort(values);
-  return values[values.size() / 2];
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
 void Compare(const Settings& settings) {
-  Bench off(settings, false);
-  Bench allowed(settings, true);
-  constexpr std::array<const char*, 4> kNames = {"off", "allowed, not asked", "one request",
-                                                 "all requests"};
-  std::array<std::vector<double>, 4> speeds;
-  std::array<std::vector<double>, 4> costs;
-  off.Run(0);
-  allowed.Run(settings.sequences);
+  Bench without(settings, false);
+  Bench with(settings, true);
+  constexpr size_t kWays = 4;
+  constexpr std::array<const char*, kWays> kNames = {"not allowed", "off: nobody asks",
+                                                     "one request asks", "all ask"};
+  const auto run = [&](size_t way) {
+    constexpr int kOne = 1;
+    if (way == 0) return without.Run(0);
+    return with.Run(way == 1 ? 0 : way == 2 ? kOne : settings.sequences);
+  };
+  std::array<std::vector<double>, kWays> speeds;
+  std::array<std::vector<double>, kWays> costs;
+  for (size_t way = 0; way < kWays; ++way) run(way);
   for (int round = 0; round < settings.rounds; ++round) {
-    const std::array<double, 4> speed = {off.Run(0), allowed.Run(0), allowed.Run(1),
-                                         allowed.Run(settings.sequences)};
-    for (size_t way = 0; way < speed.size(); ++way) {
+    std::array<double, kWays> speed;
+    for (size_t i = 0; i < kWays; ++i) {
+      const size_t way = round % 2 == 0 ? i : kWays - 1 - i;
+      speed[way] = run(way);
+    }
+    for (size_t way = 0; way < kWays; ++way) {
       speeds[way].push_back(speed[way]);
       costs[way].push_back(100.0 * (1.0 - speed[way] / speed[0]));
     }
   }
   std::printf("%d sequences, prompt %d, %d tokens each, %d rounds\n", settings.sequences,
               settings.prompt, settings.tokens, settings.rounds);
-  for (size_t way = 0; way < kNames.size(); ++way) {
-    std::printf("%-20s %8.1f tokens/s   cost %5.1f %%\n", kNames[way], Median(speeds[way]),
-                Median(costs[way]));
+  std::printf("%-20s %10s   %s\n", "", "tokens/s", "cost: median, quartiles");
+  for (size_t way = 0; way < kWays; ++way) {
+    std::printf("%-20s %10.1f   %5.1f %%  (%5.1f to %5.1f)\n", kNames[way],
+                Quantile(speeds[way], 0.5), Quantile(costs[way], 0.5), Quantile(costs[way], 0.25),
+                Quantile(costs[way], 0.75));
   }
 }
 
@@ -177,7 +241,9 @@ int main(int argc, char** argv) {
     if (!is_flag) settings.model = argv[i];
   }
   if (settings.model == nullptr) {
-    std::fprintf(stderr, "usage: attention_cost MODEL.gguf [--sequences=8] [--prompt=128]\n");
+    std::fprintf(stderr,
+                 "usage: attention_cost MODEL.gguf [--sequences=8] [--prompt=256] [--tokens=128] "
+                 "[--rounds=9] [--threads=0]\n");
     return 2;
   }
   vitrine::server::Compare(settings);

@@ -18,26 +18,14 @@ model=$1
 parts=("${@:2}")
 [ ${#parts[@]} -gt 0 ] || parts=(fairness prefix cache_cost overload)
 build=${VITRINE_BUILD:-$root/build}
-for program in "$build/server/vitrine-server" "$build/client/vitrine"; do
-  [ -x "$program" ] || { echo "engine.sh: $program is not there" >&2; exit 1; }
-done
-
-results=$(mktemp -d)
-server=
-stop_server() {
-  [ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null || true
-  server=
-}
-trap 'stop_server; rm -rf "$results"' EXIT
+source "$root/tests/bench/server_process.sh"
+need_programs "$build/server/vitrine-server" "$build/client/vitrine"
 
 start_server() {  # FLAG...
   "$build/server/vitrine-server" --model="$model" --listen="unix:$results/socket" "$@" \
     >"$results/log" 2>&1 &
   server=$!
-  until "$build/client/vitrine" health "--server=unix:$results/socket" >/dev/null 2>&1; do
-    kill -0 "$server" 2>/dev/null || { cat "$results/log" >&2; exit 1; }
-    sleep 0.1
-  done
+  await "$build/client/vitrine" health "--server=unix:$results/socket"
 }
 
 bench() {  # FLAG...
@@ -113,7 +101,8 @@ PYTHON
 
 overload() {
   local seconds=${SECONDS_OVER:-60}
-  local load=(--prompt_tokens=64 --output_tokens=32 --json)
+  # A connection holds 128 streams, and the queue 256 requests.
+  local load=(--prompt_tokens=64 --output_tokens=32 --connections=8 --json)
   echo "== five times the capacity for $seconds s"
   start_server
   bench --concurrency=32 --duration=20s "${load[@]}" >"$results/peak"

@@ -24,25 +24,8 @@ clients=("${@:4}")
 threads=${THREADS:-$(nproc)}
 build=${VITRINE_BUILD:-$root/build}
 port=18080
-for program in "$peer" "$build/server/vitrine-server" "$build/client/vitrine"; do
-  [ -x "$program" ] || { echo "served.sh: $program is not there" >&2; exit 1; }
-done
-
-results=$(mktemp -d)
-server=
-stop_server() {
-  [ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null || true
-  server=
-}
-trap 'stop_server; rm -rf "$results"' EXIT
-
-# await COMMAND...: until it succeeds, while the server lives.
-await() {
-  until "$@" >/dev/null 2>&1; do
-    kill -0 "$server" 2>/dev/null || { cat "$results/log" >&2; exit 1; }
-    sleep 0.1
-  done
-}
+source "$root/tests/bench/server_process.sh"
+need_programs "$peer" "$build/server/vitrine-server" "$build/client/vitrine"
 
 ours() {  # ROUND CLIENTS
   "$build/server/vitrine-server" --model="$model" --threads="$threads" \

@@ -266,6 +266,12 @@ TEST_F(BenchCommandTest, OpenLoopSendsAllAndInjects) {
   EXPECT_EQ(json_["injected"][0]["status"], "OK");
 }
 
+TEST_F(BenchCommandTest, ConnectionsTakeTurns) {
+  EXPECT_EQ(Run({"--connections=3", "--requests=6", "--warmup=0"}), 0) << err_;
+  EXPECT_EQ(json_["completed"], 6);
+  EXPECT_EQ(server_.generation().connections(), 3u);
+}
+
 TEST_F(BenchCommandTest, DurationEndsTheLoad) {
   EXPECT_EQ(Run({"--concurrency=2", "--duration=200ms", "--warmup=0"}), 0) << err_;
   EXPECT_GT(json_["completed"], 0);

@@ -197,6 +197,7 @@ grpc::Status FakeGeneration::Generate(grpc::ServerContext* context,
     last_request_ = *request;
     ++requests_;
     most_at_once_ = std::max(most_at_once_, ++running_);
+    peers_.insert(context->peer());
     const auto found = context->client_metadata().find("authorization");
     last_authorization_ = found == context->client_metadata().end()
                               ? ""
@@ -272,6 +273,11 @@ int FakeGeneration::requests() {
 int FakeGeneration::most_at_once() {
   const std::lock_guard lock(mutex_);
   return most_at_once_;
+}
+
+size_t FakeGeneration::connections() {
+  const std::lock_guard lock(mutex_);
+  return peers_.size();
 }
 
 bool FakeGeneration::WaitUntilCancelled() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class FakeGeneration final : public v1::Generation::Service {
   std::string last_authorization();
   int requests();
   int most_at_once();
+  // Connections that Generate was called on.
+  size_t connections();
   // Blocks until a Generate has seen its cancellation; false after a minute.
   bool WaitUntilCancelled();
 
@@ -49,6 +52,7 @@ class FakeGeneration final : public v1::Generation::Service {
   int requests_ = 0;
   int running_ = 0;
   int most_at_once_ = 0;
+  std::set<std::string> peers_;
   bool cancelled_ = false;
   std::condition_variable cancelled_changed_;
 };

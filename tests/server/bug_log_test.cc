@@ -4,12 +4,15 @@
 // scheduler_test.cc, windows of attention (case 91) in tests/kernels/paged_attention_test.cc.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 
 #include "tests/server/server_fixture.h"
 
 namespace vitrine::server {
 namespace {
+
+using grpc::health::v1::HealthCheckResponse;
 
 class BugLogTest : public GrpcServerTest {
  public:
@@ -337,23 +340,125 @@ class BugLogTest : public GrpcServerTest {
     EXPECT_GE(server_->engine().load().preemptions, 3);
   }
 
-  // Fails unless the test `name` of the suite of this fixture exists: what covers a case.
-  static void ExpectCovered(const std::string& name) {
-    const testing::UnitTest& all = *testing::UnitTest::GetInstance();
-    for (int s = 0; s < all.total_test_suite_count(); ++s) {
-      const testing::TestSuite& suite = *all.GetTestSuite(s);
-      if (std::string(suite.name()) != "GrpcServerTest") continue;
-      for (int i = 0; i < suite.total_test_count(); ++i) {
-        if (suite.GetTestInfo(i)->name() == name) return;
-      }
+  void QueuedRequestsOfGoneClientsDoNotRun() {
+    constexpr size_t kQueued = 5;
+    ServerOptions options = TestOptions();
+    options.scheduler.max_running_sequences = 1;
+    StartServer(options);
+    is_frozen_ = true;
+    std::thread running([&] { EXPECT_TRUE(Generate(Request("running", 5)).status.ok()); });
+    ASSERT_TRUE(Eventually([&] { return server_->engine().load().running_sequences == 1; }));
+    std::array<grpc::ClientContext, kQueued> contexts;
+    std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateEvent>>> readers;
+    for (grpc::ClientContext& context : contexts) {
+      readers.push_back(stub_->Generate(&context, Request("queued", 5)));
     }
-    ADD_FAILURE() << "no test " << name;
+    ASSERT_TRUE(
+        Eventually([&] { return server_->queue().load().requests == static_cast<int>(kQueued); }));
+    for (grpc::ClientContext& context : contexts) context.TryCancel();
+    for (const auto& reader : readers) {
+      EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    }
+    EXPECT_TRUE(Eventually([&] { return server_->open_streams() == 1; }));  // The server knows too.
+    is_frozen_ = false;
+    running.join();
+    EXPECT_TRUE(Eventually([&] { return server_->counters().cancelled == kQueued; }));
+    EXPECT_EQ(runner_->rows, 2 + (8 + 4));  // Warm-up, then only the running one.
   }
-  void DrainCutsNoStream() { ExpectCovered("DrainFinishesWhatRunsAndRefusesTheRest"); }
-  void HealthTellsOfAFrozenLoop() { ExpectCovered("HealthFollowsTheEngine"); }
-  void WhatNeverFitsIsNotQueued() { ExpectCovered("WhatCanNeverFitIsRefusedWithBothNumbers"); }
-  void BothCapsOfTheQueueHold() { ExpectCovered("FullQueueRefusesAtOnceWithARetryHint"); }
-  void QueuedRequestsOfGoneClientsDoNotRun() { ExpectCovered("CancelInTheQueueNeverRuns"); }
+  HealthCheckResponse::ServingStatus Health(const std::string& service = "") {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckRequest request;
+    HealthCheckResponse response;
+    request.set_service(service);
+    const auto health = grpc::health::v1::Health::NewStub(channel_);
+    EXPECT_TRUE(health->Check(&context, request, &response).ok());
+    return response.status();
+  }
+  void DrainCutsNoStream() {
+    constexpr int kStreams = 20;
+    StartServer();
+    is_frozen_ = true;
+    std::vector<std::thread> clients;
+    for (int i = 0; i < kStreams; ++i) {
+      clients.emplace_back([&, i] {
+        const std::string prompt = "drained " + std::to_string(i);
+        const Streamed streamed = Generate(Request(prompt, 150));
+        EXPECT_TRUE(streamed.status.ok()) << streamed.status.error_message();
+        EXPECT_EQ(streamed.ids(), Expected(prompt, 150));
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return server_->counters().accepted == kStreams; }));
+    std::thread drain([&] { server_->Drain([] { return false; }); });
+    EXPECT_TRUE(Eventually([&] { return Health() == HealthCheckResponse::NOT_SERVING; }));
+    grpc::Status late;
+    EXPECT_TRUE(Eventually([&] {
+      late = Generate(Request("late", 0)).status;
+      return late.error_code() == grpc::StatusCode::UNAVAILABLE;
+    }));
+    EXPECT_EQ(late.error_message(), "the server is draining");
+    is_frozen_ = false;
+    drain.join();
+    for (std::thread& client : clients) client.join();
+  }
+  void HealthTellsOfAFrozenLoop() {
+    ServerOptions options = TestOptions();
+    options.stall_us = 200'000;
+    StartServer(options);
+    EXPECT_EQ(Health(), HealthCheckResponse::SERVING);
+    EXPECT_EQ(Health("vitrine.v1.Generation"), HealthCheckResponse::SERVING);
+    is_frozen_ = true;
+    std::thread client([&] { EXPECT_TRUE(Generate(Request("frozen", 3)).status.ok()); });
+    EXPECT_TRUE(Eventually([&] { return Health() == HealthCheckResponse::NOT_SERVING; }));
+    is_frozen_ = false;
+    client.join();
+    EXPECT_TRUE(Eventually([&] { return Health() == HealthCheckResponse::SERVING; }));
+  }
+  void WhatNeverFitsIsNotQueued() {
+    StartServer(TestOptions(), /*blocks=*/4);
+    Streamed refused = Generate(Request(std::string(70, 'x'), 4));
+    EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_TRUE(refused.status.error_details().empty());
+    EXPECT_NE(refused.status.error_message().find("74"), std::string::npos)
+        << refused.status.error_message();
+    EXPECT_NE(refused.status.error_message().find("64"), std::string::npos);
+    EXPECT_TRUE(Generate(Request("fits", 4)).status.ok());
+  }
+  void BothCapsOfTheQueueHold() {
+    for (const bool counts_tokens : {false, true}) {
+      ServerOptions options = TestOptions();
+      options.scheduler.max_running_sequences = 1;
+      if (counts_tokens) {
+        options.queue.max_prompt_tokens = 30;
+      } else {
+        options.queue.max_requests = 1;
+      }
+      StartServer(options);
+      is_frozen_ = true;
+      std::thread running([&] { EXPECT_TRUE(Generate(Request("a", 3)).status.ok()); });
+      EXPECT_TRUE(Eventually([&] { return server_->engine().load().running_sequences == 1; }));
+      std::thread queued(
+          [&] { EXPECT_TRUE(Generate(Request(std::string(20, 'b'), 3)).status.ok()); });
+      EXPECT_TRUE(Eventually([&] { return server_->queue().load().requests == 1; }));
+      const Streamed refused = Generate(Request(std::string(20, 'c'), 3));
+      EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+      EXPECT_TRUE(refused.events.empty());
+      EXPECT_GT(RetryNanos(refused.status), 0);
+      is_frozen_ = false;
+      running.join();
+      queued.join();
+      TearDown();
+    }
+  }
+  // Of the RetryInfo in the details of a refusal; -1: there is none.
+  static int64_t RetryNanos(const grpc::Status& status) {
+    google::rpc::Status rich;
+    google::rpc::RetryInfo retry;
+    if (!rich.ParseFromString(status.error_details()) || rich.details_size() != 1 ||
+        !rich.details(0).UnpackTo(&retry)) {
+      return -1;
+    }
+    return retry.retry_delay().seconds() * 1'000'000'000 + retry.retry_delay().nanos();
+  }
 };
 
 struct LoggedBug {

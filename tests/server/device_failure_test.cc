@@ -44,7 +44,9 @@ TEST_F(GrpcServerTest, DeviceFailureEndsEveryRequestAndTheService) {
   }
 
   EXPECT_EQ(server_->status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Generate(Request("too late", 4)).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status late = Generate(Request("too late", 4)).status;
+  EXPECT_EQ(late.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(late.error_message(), "the device that computes failed");
   ASSERT_TRUE(watch->Read(&state));
   EXPECT_EQ(state.status(), grpc::health::v1::HealthCheckResponse::NOT_SERVING);
   watching.TryCancel();

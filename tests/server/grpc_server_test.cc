@@ -152,17 +152,6 @@ TEST_F(GrpcServerTest, NonFiniteLogitsFailOnlyTheirRequest) {  // Case 49.
   neighbour.join();
 }
 
-TEST_F(GrpcServerTest, WhatCanNeverFitIsRefusedWithBothNumbers) {  // Case 85.
-  StartServer(TestOptions(), /*blocks=*/4);
-  Streamed refused = Generate(Request(std::string(70, 'x'), 4));
-  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(refused.status.error_details().empty());
-  EXPECT_NE(refused.status.error_message().find("74"), std::string::npos)
-      << refused.status.error_message();
-  EXPECT_NE(refused.status.error_message().find("64"), std::string::npos);
-  EXPECT_TRUE(Generate(Request("fits", 4)).status.ok());
-}
-
 TEST_F(GrpcServerTest, PrefixCacheIsExactAndPartitionedBySalt) {
   StartServer();
   v1::GenerateRequest request = Request(std::string(99, 'p'), 4);  // 100 tokens with bos.

@@ -16,8 +16,8 @@ namespace vitrine::server {
 
 class RealModel {
  public:
-  // Loads the file that VITRINE_TEST_MODEL names.
-  explicit RealModel(Numerics numerics = Numerics::kFast) {
+  // Loads the file that VITRINE_TEST_MODEL names. `max_traced_rows`: 0: without inspection.
+  explicit RealModel(Numerics numerics = Numerics::kFast, int max_traced_rows = 0) {
     const char* const path = std::getenv("VITRINE_TEST_MODEL");
     if (path == nullptr) {
       throw std::runtime_error("VITRINE_TEST_MODEL must name SmolLM2-135M-Instruct.Q4_1.gguf");
@@ -30,6 +30,7 @@ class RealModel {
                             .kv_cache_bytes = int64_t{256} << 20,
                             .max_step_rows = 256,
                             .max_step_sequences = 40,
+                            .max_traced_rows = max_traced_rows,
                             .weights = {}});
     if (!model.ok()) throw std::runtime_error(model.status().ToString());
     model_ = *std::move(model);

@@ -25,25 +25,6 @@ TEST_F(GrpcServerTest, CancelFreesEverythingAndTouchesNobody) {  // Cases 66, 68
   neighbour.join();
 }
 
-TEST_F(GrpcServerTest, CancelInTheQueueNeverRuns) {  // Case 67.
-  ServerOptions options = TestOptions();
-  options.scheduler.max_running_sequences = 1;
-  StartServer(options);
-  is_frozen_ = true;
-  std::thread running([&] { EXPECT_TRUE(Generate(Request("running", 5)).status.ok()); });
-  ASSERT_TRUE(Eventually([&] { return server_->engine().load().running_sequences == 1; }));
-  grpc::ClientContext context;
-  const auto reader = stub_->Generate(&context, Request("queued", 5));
-  ASSERT_TRUE(Eventually([&] { return server_->queue().load().requests == 1; }));
-  context.TryCancel();
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_TRUE(Eventually([&] { return server_->open_streams() == 1; }));  // The server knows too.
-  is_frozen_ = false;
-  running.join();
-  EXPECT_TRUE(Eventually([&] { return server_->counters().cancelled == 1; }));
-  EXPECT_EQ(runner_->rows, 2 + (8 + 4));  // Warm-up, then only the running one.
-}
-
 TEST_F(GrpcServerTest, DeadlineEndsWithItsStatus) {  // Case 74.
   StartServer();
   step_us_ = 5000;
@@ -79,35 +60,6 @@ TEST_F(GrpcServerTest, TimeLimitIsAFinishReason) {
   ASSERT_TRUE(streamed.status.ok());
   EXPECT_EQ(streamed.reason(), v1::FINISH_REASON_TIME_LIMIT);
   EXPECT_EQ(streamed.ids(), Expected("limited", static_cast<int>(streamed.tokens.size())));
-}
-
-TEST_F(GrpcServerTest, FullQueueRefusesAtOnceWithARetryHint) {  // Case 87.
-  ServerOptions options = TestOptions();
-  options.scheduler.max_running_sequences = 1;
-  options.queue.max_requests = 1;
-  StartServer(options);
-  is_frozen_ = true;
-  grpc::ClientContext running_context;
-  grpc::ClientContext queued_context;
-  const auto running = stub_->Generate(&running_context, Request("a", 3));
-  ASSERT_TRUE(Eventually([&] { return server_->engine().load().running_sequences == 1; }));
-  const auto queued = stub_->Generate(&queued_context, Request("b", 3));
-  ASSERT_TRUE(Eventually([&] { return server_->queue().load().requests == 1; }));
-  const Streamed refused = Generate(Request("c", 3));
-  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(refused.events.empty());
-  google::rpc::Status rich;
-  google::rpc::RetryInfo retry;
-  ASSERT_TRUE(rich.ParseFromString(refused.status.error_details()));
-  ASSERT_EQ(rich.details_size(), 1);
-  ASSERT_TRUE(rich.details(0).UnpackTo(&retry));
-  EXPECT_GT(retry.retry_delay().seconds() + retry.retry_delay().nanos(), 0);
-  is_frozen_ = false;
-  v1::GenerateEvent event;
-  while (running->Read(&event) || queued->Read(&event)) {
-  }
-  EXPECT_TRUE(running->Finish().ok());
-  EXPECT_TRUE(queued->Finish().ok());
 }
 
 TEST_F(GrpcServerTest, SlowReaderLosesNothingAndDelaysNobody) {  // Case 76.
@@ -152,30 +104,6 @@ TEST_F(GrpcServerTest, AClientThatReadsNothingLosesItsStream) {
   EXPECT_FALSE(reader->Finish().ok());
 }
 
-TEST_F(GrpcServerTest, DrainFinishesWhatRunsAndRefusesTheRest) {  // Case 75.
-  StartServer();
-  step_us_ = 1000;
-  std::vector<std::thread> clients;
-  for (int i = 0; i < 8; ++i) {
-    clients.emplace_back([&, i] {
-      const std::string prompt = "drained " + std::to_string(i);
-      const Streamed streamed = Generate(Request(prompt, 150));
-      EXPECT_TRUE(streamed.status.ok()) << streamed.status.error_message();
-      EXPECT_EQ(streamed.ids(), Expected(prompt, 150));
-    });
-  }
-  ASSERT_TRUE(Eventually([&] { return server_->engine().load().running_sequences == 8; }));
-  std::thread drain([&] { server_->Drain([] { return false; }); });
-  grpc::Status late;
-  ASSERT_TRUE(Eventually([&] {
-    late = Generate(Request("late", 1)).status;
-    return !late.ok();
-  }));
-  EXPECT_EQ(late.error_code(), grpc::StatusCode::UNAVAILABLE);
-  drain.join();
-  for (std::thread& client : clients) client.join();
-}
-
 TEST_F(GrpcServerTest, AfterTheDrainLimitAnswersEndWithShutdown) {
   ServerOptions options = TestOptions();
   options.drain_us = 50'000;
@@ -195,30 +123,6 @@ TEST_F(GrpcServerTest, AfterTheDrainLimitAnswersEndWithShutdown) {
   EXPECT_EQ(cut.reason(), v1::FINISH_REASON_SHUTDOWN);
   EXPECT_EQ(cut.ids(), Expected("cut", static_cast<int>(cut.tokens.size())));
   EXPECT_EQ(waiting.status.error_code(), grpc::StatusCode::UNAVAILABLE);
-}
-
-TEST_F(GrpcServerTest, HealthFollowsTheEngine) {  // Case 83.
-  ServerOptions options = TestOptions();
-  options.stall_us = 200'000;
-  StartServer(options);
-  const auto health = grpc::health::v1::Health::NewStub(channel_);
-  const auto status = [&](const std::string& service) {
-    grpc::ClientContext context;
-    grpc::health::v1::HealthCheckRequest request;
-    grpc::health::v1::HealthCheckResponse response;
-    request.set_service(service);
-    EXPECT_TRUE(health->Check(&context, request, &response).ok());
-    return response.status();
-  };
-  using grpc::health::v1::HealthCheckResponse;
-  EXPECT_EQ(status(""), HealthCheckResponse::SERVING);
-  EXPECT_EQ(status("vitrine.v1.Generation"), HealthCheckResponse::SERVING);
-  is_frozen_ = true;
-  std::thread client([&] { EXPECT_TRUE(Generate(Request("frozen", 3)).status.ok()); });
-  EXPECT_TRUE(Eventually([&] { return status("") == HealthCheckResponse::NOT_SERVING; }));
-  is_frozen_ = false;
-  client.join();
-  EXPECT_TRUE(Eventually([&] { return status("") == HealthCheckResponse::SERVING; }));
 }
 
 // Invariant 12 and case 70: random cancels and deadlines at every state.

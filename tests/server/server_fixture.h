@@ -30,7 +30,7 @@ using std::chrono::steady_clock;
 inline constexpr int kContext = 512;
 inline constexpr int kBlocks = 256;
 inline constexpr int kFakeLayers = 2;
-inline constexpr int kFakeHeads = 3;
+inline constexpr int kFakeHeads = 4;
 
 inline ServerOptions TestOptions() {
   ServerOptions options;

@@ -421,7 +421,7 @@ void World::CheckInvariants() {
 
 void World::ShutDown() {
   is_draining_ = true;
-  queue_->Close();
+  queue_->Close(absl::UnavailableError("the simulation ends"));
   Arrive();
   const bool stops_now = Chance(50);
   if (stops_now) engine_->Stop();
