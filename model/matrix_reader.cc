@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/block_formats.h"
+#include "model/fp8.h"
 #include "model/quote.h"
 
 namespace vitrine {
@@ -15,8 +16,7 @@ namespace {
 // Elements of a transposed tensor are taken one by one: they are plain floats.
 void CopyTransposedRow(const WeightView& view, int64_t row, std::byte* target) {
   const size_t element = RowBytes(view.dtype, 1);
-  const int64_t tensor_row =
-      view.first_row + row / view.run_rows * view.run_stride + row % view.run_rows;
+  const int64_t tensor_row = view.tensor_row(row);
   for (int64_t column = 0; column < view.columns; ++column) {
     const auto index = static_cast<size_t>(column * view.tensor_rows + tensor_row);
     std::memcpy(target + static_cast<size_t>(column) * element, view.data + index * element,
@@ -30,7 +30,9 @@ std::vector<std::byte> Gather(const WeightView& view) {
   std::vector<std::byte> rows(static_cast<size_t>(view.rows) * row_bytes);
   for (int64_t row = 0; row < view.rows; ++row) {
     std::byte* target = rows.data() + static_cast<size_t>(row) * row_bytes;
-    if (view.is_transposed) {
+    if (view.scales.data != nullptr) {
+      DecodeFp8Row(view, row, reinterpret_cast<float*>(target));
+    } else if (view.is_transposed) {
       CopyTransposedRow(view, row, target);
     } else {
       std::memcpy(target, view.row(row), row_bytes);
