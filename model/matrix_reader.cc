@@ -47,8 +47,9 @@ absl::Status Error(const MatrixPart& part, DType dtype, std::string_view rule) {
                                                  std::string(rule)));
 }
 
-// The part's rows in another type.
-absl::StatusOr<std::vector<std::byte>> Requantize(const MatrixPart& part, DType dtype) {
+// The part's rows, scaled, in another type.
+absl::StatusOr<std::vector<std::byte>> Requantize(const MatrixPart& part, float scale,
+                                                  DType dtype) {
   const int block = TraitsOf(dtype).block_columns;
   if (part.columns % block != 0) {
     return Error(part, dtype,
@@ -63,6 +64,7 @@ absl::StatusOr<std::vector<std::byte>> Requantize(const MatrixPart& part, DType 
     if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
       return Error(part, dtype, "it holds values that are not finite");
     }
+    for (float& value : values) value *= scale;
     QuantizeRow(dtype, values.data(), part.columns, rows.data() + row * target_bytes);
   }
   return rows;
@@ -78,10 +80,12 @@ absl::StatusOr<MatrixPart> MatrixReader::Read(const WeightView& view) {
   } else {
     part.data = storage_.emplace_back(Gather(view)).data();
   }
-  if (!dtype_ || *dtype_ == part.dtype) return part;
-  absl::StatusOr<std::vector<std::byte>> rows = Requantize(part, *dtype_);
+  // Scaled values are not those of the file's type any more.
+  const DType dtype = dtype_.value_or(view.scale == 1.0f ? part.dtype : DType::kF32);
+  if (view.scale == 1.0f && dtype == part.dtype) return part;
+  absl::StatusOr<std::vector<std::byte>> rows = Requantize(part, view.scale, dtype);
   if (!rows.ok()) return rows.status();
-  part.dtype = *dtype_;
+  part.dtype = dtype;
   part.data = storage_.emplace_back(*std::move(rows)).data();
   return part;
 }
@@ -94,6 +98,7 @@ void AppendValues(const WeightView& view, std::vector<float>& values) {
     DequantizeRow(view.dtype, view.row(row), view.columns,
                   values.data() + begin + static_cast<size_t>(row) * columns);
   }
+  for (size_t i = begin; i < values.size(); ++i) values[i] *= view.scale;
 }
 
 }  // namespace vitrine

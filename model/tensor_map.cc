@@ -276,6 +276,7 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
         {(int64_t{config.num_heads} + 2 * config.num_kv_heads) * config.head_dim}, bias));
     SplitQkv(config, names.qkv_order, bias, {target.q_bias, target.k_bias, target.v_bias});
   }
+  target.q.scale = target.q_bias.scale = config.layer(layer).query_scale;
   if (gate_up.data != nullptr) {
     target.gate = Slice(gate_up, 0, config.d_ff, config.d_ff, 1);
     target.up = Slice(gate_up, config.d_ff, config.d_ff, config.d_ff, 1);

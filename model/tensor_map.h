@@ -116,6 +116,7 @@ struct WeightView {
   int64_t run_rows = 0;
   int64_t run_stride = 0;
   bool is_transposed = false;  // The tensor is [columns, tensor_rows] instead.
+  float scale = 1.0f;          // Of all elements, once they are read.
   // With scales `data` is one byte per element, and `dtype`, F32, what a MatrixReader makes of it.
   Fp8Scales scales = {};
 

@@ -265,8 +265,6 @@ TEST_F(FolderFamiliesTest, FeaturesOfOtherFamiliesAreRefusedByName) {
       {{{"model_type", "opt"}, {"do_layer_norm_before", false}}, "do_layer_norm_before"},
       {{{"model_type", "bloom"}, {"apply_residual_connection_post_layernorm", true}},
        "apply_residual_connection_post_layernorm"},
-      {{{"model_type", "gpt2"}, {"scale_attn_by_inverse_layer_idx", true}},
-       "scale_attn_by_inverse_layer_idx"},
       {{{"residual_multiplier", 0.22}}, "residual_multiplier"},
       {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
   };

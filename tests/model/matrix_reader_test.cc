@@ -133,6 +133,18 @@ TEST(Fp8Test, EveryBlockHasItsScale) {
   EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
 }
 
+TEST(MatrixReaderTest, ScalesWhatItReads) {
+  const std::vector<float> values = Count(4);
+  WeightView view = Whole(values, 2);
+  view.scale = 0.5f;
+  MatrixReader reader(std::nullopt);
+  EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(0, 0.5, 1, 1.5));
+  std::vector<float> appended;
+  AppendValues(view, appended);
+  EXPECT_THAT(appended, ElementsAre(0, 0.5, 1, 1.5));
+  EXPECT_EQ((*MatrixReader(DType::kBF16).Read(view)).dtype, DType::kBF16);
+}
+
 TEST(MatrixReaderTest, WhatCannotChangeItsTypeIsRefusedByName) {
   MatrixReader reader(DType::kQ4_0);
   const std::vector<float> odd = Count(66);
