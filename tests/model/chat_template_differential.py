@@ -1,6 +1,6 @@
-"""Renders chat templates with `vitrine-server render-chat` and with transformers' environment.
+"""Renders chat templates with vitrine and with transformers' environment.
 
-    python3 tests/model/chat_template_differential.py build/server/vitrine-server TEMPLATE...
+    python3 tests/model/chat_template_differential.py build/tests/model/render_stream TEMPLATE...
 
 TEMPLATE is a file of a template or a folder of *.jinja files. Each is rendered with conversations
 of every kind that templates tell apart. Equal is the same text, or an error on both sides (with
@@ -103,39 +103,38 @@ def conversations():
 
 
 def reference(template, conversation):
-    """(True, text) or (False, words of raise_exception, or None)."""
+    """(True, text) or (False, kind of error, words of raise_exception or None)."""
     try:
         compiled = chat_template_utils._compile_jinja_template(template)
         compiled.globals["strftime_now"] = NOW.strftime
         return True, compiled.render(messages=conversation["messages"], documents=None,
                                      tools=conversation["tools"], **conversation["variables"])
+    except jinja2.exceptions.TemplateSyntaxError:
+        return False, "syntax", None
     except jinja2.exceptions.TemplateError as error:
         was_raised = type(error) is jinja2.exceptions.TemplateError
-        return False, str(error) if was_raised else None
+        return False, "raised" if was_raised else "runtime", str(error) if was_raised else None
     except Exception:  # A TypeError and the like, from the template's own expressions.
-        return False, None
+        return False, "runtime", None
 
 
-def ours(server, path, conversation):
-    result = subprocess.run(
-        [server, "render-chat", path, "--now=2025-03-14T15:09:26"], capture_output=True,
-        input=json.dumps(conversation).encode(), check=False)
-    if result.returncode == 0:
-        return True, result.stdout.decode()
-    return False, result.stderr.decode().strip()
+def ours(stream, template, conversation):
+    line = json.dumps({"template": template} | conversation)
+    stream.stdin.write(line.encode() + b"\n")
+    stream.stdin.flush()
+    answer = json.loads(stream.stdout.readline())
+    if "text" in answer:
+        return True, answer["text"]
+    return False, answer["kind"], answer["error"]
 
 
 def difference(expected, actual):
     """What differs, in a few lines; empty where nothing does."""
     if expected[0] != actual[0]:
-        kinds = [f"{'text' if ok else 'error'}: {(text or '')[:200]!r}"
-                 for ok, text in (expected, actual)]
-        return f"expected {kinds[0]}, got {kinds[1]}"
+        return f"expected {str(expected)[:300]}, got {str(actual)[:300]}"
     if not expected[0]:
-        raised = expected[1]
-        if raised is None or " ".join(raised.split()) in " ".join(actual[1].split()):
-            return ""
-        return f"expected the error {raised!r}, got {actual[1]!r}"
+        is_equal = expected[1] == actual[1] and expected[2] in (None, actual[2])
+        return "" if is_equal else f"expected {expected}, got {actual}"
     if expected[1] == actual[1]:
         return ""
     lines = difflib.ndiff(expected[1].splitlines(True), actual[1].splitlines(True))
@@ -144,17 +143,18 @@ def difference(expected, actual):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("server", type=pathlib.Path)
+    parser.add_argument("stream", type=pathlib.Path)
     parser.add_argument("template", type=pathlib.Path, nargs="+")
     args = parser.parse_args()
     paths = [path for given in args.template
              for path in (sorted(given.rglob("*.jinja")) if given.is_dir() else [given])]
+    stream = subprocess.Popen([args.stream], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     renderings = differences = 0
     for path in paths:
         template = path.read_text(encoding="utf-8")
         for name, conversation in conversations():
             expected = reference(template, conversation)
-            found = difference(expected, ours(args.server, path, conversation))
+            found = difference(expected, ours(stream, template, conversation))
             renderings += 1
             if found:
                 differences += 1
