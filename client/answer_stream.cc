@@ -24,7 +24,7 @@ void AppendFirstChoice(const v1::GenerateEvent& event, std::string* text) {
 
 absl::Status StreamAnswer(GenerateClient* client, const v1::GenerateRequest& request,
                           const AnswerOptions& options, Cancellation* cancellation,
-                          std::string* text) {
+                          StreamedAnswer* answer) {
   AnswerPrinter printer(request.output().return_token_ids_only());
   StreamCheck check;
   // The first thing that went wrong on this side of the stream.
@@ -36,7 +36,8 @@ absl::Status StreamAnswer(GenerateClient* client, const v1::GenerateRequest& req
         if (own.ok() && options.json && !WriteOut(ToJson(event) + "\n")) {
           own = absl::UnknownError("cannot write the answer");
         }
-        AppendFirstChoice(event, text);
+        if (event.has_accepted()) answer->request_id = event.accepted().request_id();
+        AppendFirstChoice(event, &answer->text);
         if (!own.ok()) cancellation->Cancel();
       });
   if (status.ok()) status = check.End();

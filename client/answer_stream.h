@@ -15,10 +15,15 @@ struct AnswerOptions {
   bool always_end_line = false;  // Also where stdout is no terminal.
 };
 
-// Prints the answer as it comes and checks the stream. `text` receives the text of choice 0, also
-// of an answer that was cut short. DATA_LOSS for a broken stream, else the server's status.
+struct StreamedAnswer {
+  std::string request_id;  // Empty: the request was not accepted.
+  std::string text;        // Of choice 0.
+};
+
+// Prints the answer as it comes and checks the stream. `answer` receives what came, also of an
+// answer that was cut short. DATA_LOSS for a broken stream, else the server's status.
 absl::Status StreamAnswer(GenerateClient* client, const v1::GenerateRequest& request,
                           const AnswerOptions& options, Cancellation* cancellation,
-                          std::string* text);
+                          StreamedAnswer* answer);
 
 }  // namespace vitrine::client

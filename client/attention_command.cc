@@ -1,21 +1,14 @@
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "client/attention_answer.h"
 #include "client/attention_assembly.h"
-#include "client/attention_export.h"
 #include "client/attention_flags.h"
-#include "client/attention_view.h"
 #include "client/cancellation.h"
 #include "client/command_line.h"
 #include "client/commands.h"
@@ -29,29 +22,12 @@
 #include "client/stream_check.h"
 #include "vitrine/v1/attention.pb.h"
 #include "vitrine/v1/generation.pb.h"
-#include "vitrine/v1/inspection.pb.h"
 
 namespace vitrine::client {
 namespace {
 
 // A picture of more lines is none; ask for more with --max_tokens.
 constexpr uint32_t kDefaultMaxTokens = 16;
-
-struct AttentionAnswer {
-  AttentionTrace trace;
-  SequenceTokens tokens;
-};
-
-// How the answer of a server without inspection becomes useful.
-absl::Status Explain(const absl::Status& status) {
-  const bool says_how =
-      std::string(status.message()).find("--allow_inspection") != std::string::npos;
-  if (status.code() != absl::StatusCode::kFailedPrecondition || says_how) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(std::string(status.message()),
-                                   "\n  attention is shown by a server that was started with "
-                                   "--allow_inspection"));
-}
 
 // A new answer, watched while it is generated.
 absl::StatusOr<AttentionAnswer> WatchAnswer(GenerateClient* client,
@@ -78,81 +54,10 @@ absl::StatusOr<AttentionAnswer> WatchAnswer(GenerateClient* client,
       });
   if (status.ok()) status = check.End();
   if (!own.ok()) status = own;
-  if (!status.ok()) return Explain(status);
+  if (!status.ok()) return ExplainInspection(status);
   absl::StatusOr<AttentionTrace> trace = assembly.Finish();
   if (!trace.ok()) return trace.status();
   return AttentionAnswer{.trace = *std::move(trace), .tokens = std::move(tokens)};
-}
-
-// The tokens of a request that the server has kept.
-absl::StatusOr<SequenceTokens> KeptTokens(GenerateClient* client, const std::string& request_id,
-                                          uint32_t choice, Cancellation* cancellation) {
-  const absl::StatusOr<v1::GetRequestResponse> kept = client->GetRequest(request_id, cancellation);
-  if (!kept.ok()) return kept.status();
-  std::vector<uint32_t> ids(kept->prompt_token_ids().begin(), kept->prompt_token_ids().end());
-  const size_t prompt_tokens = ids.size();
-  bool found = kept->choices().empty() && choice == 0;
-  for (const v1::ChoiceRecord& record : kept->choices()) {
-    if (record.index() != choice) continue;
-    ids.insert(ids.end(), record.token_ids().begin(), record.token_ids().end());
-    found = true;
-  }
-  if (!found) {
-    return absl::NotFoundError(absl::StrCat("--choice: the request has no answer ", choice));
-  }
-  return TokensOfIds(client, std::move(ids), prompt_tokens, cancellation);
-}
-
-absl::StatusOr<AttentionAnswer> Replay(GenerateClient* client, const std::string& request_id,
-                                       const v1::AttentionSpec& spec, SequenceTokens tokens,
-                                       bool json, Cancellation* cancellation) {
-  v1::GetAttentionRequest request;
-  request.set_request_id(request_id);
-  *request.mutable_spec() = spec;
-  AttentionAssembly assembly(spec);
-  absl::Status status = client->GetAttention(
-      request, cancellation, [&](const v1::AttentionChunk& chunk) -> absl::Status {
-        if (json && !WriteOut(ToJson(chunk) + "\n")) {
-          return absl::UnknownError("cannot write the answer");
-        }
-        return assembly.Add(chunk);
-      });
-  if (!status.ok()) return Explain(status);
-  absl::StatusOr<AttentionTrace> trace = assembly.Finish();
-  if (!trace.ok()) return trace.status();
-  return AttentionAnswer{.trace = *std::move(trace), .tokens = std::move(tokens)};
-}
-
-// What the terminal can show, where the flags leave it open.
-HeatStyle StyleOf(const AttentionFlags& flags) {
-  HeatStyle style;
-  const bool is_terminal = isatty(STDOUT_FILENO) != 0;
-  winsize size = {};
-  if (flags.width) {
-    style.width = *flags.width;
-  } else if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
-    style.width = size.ws_col;
-  }
-  // https://no-color.org: set and not empty.
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  const bool may_colour = is_terminal && (no_color == nullptr || *no_color == '\0') &&
-                          term != nullptr && std::string_view(term) != "dumb";
-  style.colour = flags.colour_always || (may_colour && !flags.colour_never);
-  return style;
-}
-
-int Present(const AttentionAnswer& answer, const AttentionFlags& flags, bool json) {
-  absl::Status status = absl::OkStatus();
-  if (!flags.npz.empty()) status = WriteNpz(answer.trace, answer.tokens, flags.spec, flags.npz);
-  if (status.ok() && !flags.csv.empty()) {
-    status = WriteCsv(answer.trace, answer.tokens, flags.spec, flags.csv);
-  }
-  if (!status.ok()) return ReportFailure(status);
-  if (json) return kOk;
-  const absl::StatusOr<std::string> picture =
-      DrawAttention(answer.trace, answer.tokens, flags.spec, flags.look);
-  return picture.ok() ? PrintAnswer(*picture) : ReportFailure(picture.status());
 }
 
 struct AttentionCommand {
@@ -199,16 +104,13 @@ absl::Status AttentionCommand::Parse(const CommandLine& command_line,
 
 absl::StatusOr<AttentionAnswer> AttentionCommand::Ask(GenerateClient* client,
                                                       Cancellation* cancellation) {
-  absl::StatusOr<SequenceTokens> tokens =
-      request_id.empty() ? TokensOfPrompt(client, request, cancellation)
-                         : KeptTokens(client, request_id, attention.look.choice, cancellation);
-  if (!tokens.ok()) return Explain(tokens.status());
-  absl::Status completed = CompleteAttention(tokens->prompt_tokens, &attention);
-  if (!completed.ok()) return completed;
   if (!request_id.empty()) {
-    return Replay(client, request_id, attention.spec, *std::move(tokens), connection.json,
-                  cancellation);
+    return ReplayAttention(client, request_id, connection.json, &attention, cancellation);
   }
+  absl::StatusOr<SequenceTokens> tokens = TokensOfPrompt(client, request, cancellation);
+  if (!tokens.ok()) return ExplainInspection(tokens.status());
+  const absl::Status completed = CompleteAttention(tokens->prompt_tokens, &attention);
+  if (!completed.ok()) return completed;
   *request.mutable_attention() = attention.spec;
   return WatchAnswer(client, request, *std::move(tokens), connection.json, cancellation);
 }
@@ -234,14 +136,13 @@ int RunAttention(const std::vector<std::string>& arguments, Cancellation* cancel
   AddConnectionFlags(&command_line, &command.connection);
   const absl::Status parsed = command.Parse(command_line, arguments);
   if (!parsed.ok()) return ReportUsage(command_line, parsed);
-  command.attention.look.style = StyleOf(command.attention);
 
   const absl::StatusOr<std::unique_ptr<GenerateClient>> client =
       ConnectToServer(command.connection.options, cancellation);
   if (!client.ok()) return ReportNoConnection(client.status());
   const absl::StatusOr<AttentionAnswer> answer = command.Ask(client->get(), cancellation);
   if (!answer.ok()) return ReportFailure(answer.status());
-  return Present(*answer, command.attention, command.connection.json);
+  return PresentAttention(*answer, command.connection.json, command.attention);
 }
 
 }  // namespace vitrine::client

@@ -10,7 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
 #include "client/answer_stream.h"
+#include "client/attention_answer.h"
+#include "client/attention_flags.h"
 #include "client/cancellation.h"
 #include "client/command_line.h"
 #include "client/commands.h"
@@ -26,9 +29,11 @@ namespace vitrine::client {
 namespace {
 
 constexpr char kHelp[] =
-    "/reset    forgets the conversation\n"
-    "/help     prints this\n"
-    "/quit     ends, as does the end of the input\n"
+    "/reset              forgets the conversation\n"
+    "/system [TEXT]      the same, and begins the next one with this system message\n"
+    "/attention [FLAGS]  what the last answer looked at; FLAGS as of `vitrine attention`\n"
+    "/help               prints this\n"
+    "/quit               ends, as does the end of the input\n"
     "Ctrl-C stops an answer; what it said so far stays in the conversation.\n";
 
 void AddMessage(const char* role, std::string content, v1::Chat* chat) {
@@ -51,28 +56,53 @@ class Conversation {
   }
 
   void Reset() {
+    request_id_.clear();
     request_.mutable_chat()->clear_messages();
     if (!system_.empty()) AddMessage("system", system_, request_.mutable_chat());
+  }
+
+  void ResetWith(std::string system) {
+    system_ = std::move(system);
+    Reset();
   }
 
   // Prints the answer. A message that was refused leaves no trace; one whose answer was stopped
   // keeps what there is of it.
   absl::Status Say(const std::string& message, const AnswerOptions& options) {
     AddMessage("user", message, request_.mutable_chat());
-    std::string answer;
+    StreamedAnswer answer;
     absl::Status status = StreamAnswer(client_, request_, options, cancellation_, &answer);
-    if (status.ok() || (absl::IsCancelled(status) && !answer.empty())) {
-      AddMessage("assistant", std::move(answer), request_.mutable_chat());
+    request_id_ = std::move(answer.request_id);
+    if (status.ok() || (absl::IsCancelled(status) && !answer.text.empty())) {
+      AddMessage("assistant", std::move(answer.text), request_.mutable_chat());
     } else {
       request_.mutable_chat()->mutable_messages()->RemoveLast();
     }
     return status;
   }
 
+  // Shows what the last answer looked at, as the server computes it again. The exit code.
+  int ShowAttention(const std::vector<std::string>& arguments, bool json) {
+    AttentionFlags flags;
+    CommandLine command_line("/attention", "", "What the last answer looked at.");
+    AddAttentionFlags(&command_line, &flags);
+    const absl::StatusOr<std::vector<std::string>> rest = command_line.Parse(arguments);
+    if (!rest.ok()) return ReportUsage(command_line, rest.status());
+    if (!rest->empty() || !flags.text_spans.empty() || request_id_.empty()) {
+      return ReportFailure(absl::FailedPreconditionError(
+          request_id_.empty() ? "/attention: there is no answer yet"
+                              : "/attention takes flags only, and no spans with text:"));
+    }
+    const absl::StatusOr<AttentionAnswer> answer =
+        ReplayAttention(client_, request_id_, json, &flags, cancellation_);
+    return answer.ok() ? PresentAttention(*answer, json, flags) : ReportFailure(answer.status());
+  }
+
  private:
   GenerateClient* const client_;
   v1::GenerateRequest request_;
-  const std::string system_;
+  std::string system_;
+  std::string request_id_;  // Of the last answer; empty where there is none.
   Cancellation* const cancellation_;
 };
 
@@ -89,16 +119,38 @@ std::optional<std::string> ReadLine(Cancellation* cancellation) {
   return line;
 }
 
-// Until the input ends. The exit code is that of the last message.
+// "/word rest" in its two parts.
+std::pair<std::string, std::string> SplitCommand(const std::string& line) {
+  const size_t space = line.find(' ');
+  if (space == std::string::npos) return {line, ""};
+  const size_t rest = line.find_first_not_of(' ', space);
+  return {line.substr(0, space), rest == std::string::npos ? "" : line.substr(rest)};
+}
+
+// A line that begins with a slash. The exit code.
+int RunCommand(const std::string& line, Conversation* conversation, bool json) {
+  const auto& [name, rest] = SplitCommand(line);
+  if (name == "/attention") {
+    return conversation->ShowAttention(absl::StrSplit(rest, ' ', absl::SkipEmpty()), json);
+  }
+  if (name == "/system") {
+    conversation->ResetWith(rest);
+  } else if (name == "/reset" && rest.empty()) {
+    conversation->Reset();
+  } else {
+    std::fprintf(stderr, "%s%s", line == "/help" ? "" : "unknown command\n", kHelp);
+  }
+  return kOk;
+}
+
+// Until the input ends. The exit code is that of the last line.
 int Talk(Conversation* conversation, bool json, Cancellation* cancellation) {
   int exit_code = kOk;
   while (const std::optional<std::string> line = ReadLine(cancellation)) {
     if (*line == "/quit") break;
     if (line->empty()) continue;
-    if (*line == "/reset") {
-      conversation->Reset();
-    } else if (line->front() == '/') {
-      std::fprintf(stderr, "%s%s", *line == "/help" ? "" : "unknown command\n", kHelp);
+    if (line->front() == '/') {
+      exit_code = RunCommand(*line, conversation, json);
     } else {
       const absl::Status status = conversation->Say(*line, {.json = json, .always_end_line = true});
       exit_code = status.ok() ? kOk : ReportFailure(status);

@@ -95,9 +95,9 @@ int RunGenerate(const std::vector<std::string>& arguments, Cancellation* cancell
       ConnectToServer(flags.options, cancellation);
   if (!client.ok()) return ReportNoConnection(client.status());
   if (unary) return Ask(client->get(), request, flags.json, cancellation);
-  std::string text;
+  StreamedAnswer answer;
   const absl::Status status =
-      StreamAnswer(client->get(), request, {.json = flags.json}, cancellation, &text);
+      StreamAnswer(client->get(), request, {.json = flags.json}, cancellation, &answer);
   return status.ok() ? kOk : ReportFailure(status);
 }
 

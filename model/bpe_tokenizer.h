@@ -1,4 +1,4 @@
-// Byte-level byte-pair encoding, from the plain tables of a GGUF file.
+// Byte-pair encoding, of bytes or of characters, from the plain tables of a GGUF file.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,15 @@
 
 namespace vitrine {
 
-// Everything a byte-level tokenizer is made of. The texts are read during creation only.
+// Everything such a tokenizer is made of. The texts are read during creation only.
 struct BpeDefinition {
-  std::vector<std::string_view> tokens;  // Texts in the byte alphabet; control tokens as they are.
+  // Texts in the byte alphabet; control tokens as they are. With `is_of_characters` plain texts
+  // with U+2581 for spaces, and <0x00> to <0xFF> for what has no other token (Gemma 4).
+  std::vector<std::string_view> tokens;
+  bool is_of_characters = false;
   std::vector<TokenType> types;          // [tokens]
   std::vector<std::string_view> merges;  // "left right", most important first.
-  std::string_view pre_tokenizer;        // A name that FindPreTokenizer knows.
+  std::string_view pre_tokenizer;        // A name that FindPreTokenizer knows; for bytes only.
   TokenId bos_id = -1;                   // -1: none.
   bool add_bos = false;
   std::vector<TokenId> eos_ids;

@@ -127,9 +127,9 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Parse(const ChatTemplateSource& sourc
   ChatTemplate result;
   result.special_tokens_ = source.special_tokens;
   for (const ChatTemplateSource::Named& named : source.templates) {
-    VITRINE_ASSIGN_OR_RETURN(auto tree, jinja::Parse(named.text));
-    result.templates_.push_back({named.name, std::move(tree)});
+    result.templates_.push_back({named.name, jinja::Parse(named.text)});
   }
+  VITRINE_RETURN_IF_ERROR(result.Choose(/*with_tools=*/false).status());
   return result;
 }
 
@@ -140,14 +140,14 @@ absl::StatusOr<ChatTemplate> ChatTemplate::Create(const ChatTemplateSource& sour
   return result;
 }
 
-const jinja::Template& ChatTemplate::Choose(bool with_tools) const {
+const ChatTemplate::Tree& ChatTemplate::Choose(bool with_tools) const {
   const auto find = [&](std::string_view name) {
     return std::find_if(templates_.begin(), templates_.end(),
                         [&](const Parsed& parsed) { return parsed.name == name; });
   };
   auto chosen = with_tools ? find("tool_use") : templates_.end();
   if (chosen == templates_.end()) chosen = find("default");
-  return chosen == templates_.end() ? *templates_.front().tree : *chosen->tree;
+  return chosen == templates_.end() ? templates_.front().tree : chosen->tree;
 }
 
 std::string ChatTemplate::Describe() const {
@@ -171,6 +171,8 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(const Conversation& conversati
   const JsonValue::Array* const tools = conversation.tools.AsArray();
   const bool has_tools = tools != nullptr && !tools->empty();
   const size_t count = messages.size();
+  const Tree& tree = Choose(has_tools);
+  VITRINE_RETURN_IF_ERROR(tree.status());
 
   jinja::Variables variables;
   for (const auto& [name, text] : special_tokens_)
@@ -186,7 +188,7 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(const Conversation& conversati
   jinja::Limits limits;
   limits.steps += kStepsPerMessage * static_cast<int64_t>(count);
   limits.bytes += kBytesPerInputByte * importer.bytes();
-  jinja::Interpreter interpreter(Choose(has_tools), limits, now);
+  jinja::Interpreter interpreter(**tree, limits, now);
   VITRINE_ASSIGN_OR_RETURN(const jinja::Text text, interpreter.Run(variables));
   return Finish(text, count);
 }

@@ -50,7 +50,7 @@ struct RenderedChat {
 class ChatTemplate {
  public:
   // NOT_FOUND: there is no template. Else the parser's errors (model/jinja/errors.h), which name
-  // the line.
+  // the line, of the template for chats without tools; those of another one are errors of Render.
   static absl::StatusOr<ChatTemplate> Parse(const ChatTemplateSource& source);
   // The same, and what rendering the shortest conversation shows to be broken.
   static absl::StatusOr<ChatTemplate> Create(const ChatTemplateSource& source);
@@ -64,12 +64,13 @@ class ChatTemplate {
   std::string Describe() const;
 
  private:
+  using Tree = absl::StatusOr<std::unique_ptr<const jinja::Template>>;
   struct Parsed {
     std::string name;
-    std::unique_ptr<const jinja::Template> tree;
+    Tree tree;
   };
 
-  const jinja::Template& Choose(bool with_tools) const;
+  const Tree& Choose(bool with_tools) const;
 
   std::vector<Parsed> templates_;
   std::vector<std::pair<std::string, std::string>> special_tokens_;

@@ -18,10 +18,16 @@ namespace vitrine {
 struct TensorView {
   std::string name;
   DType dtype = DType::kF32;
+  // Name of a type that no weight has ("BOOL"), as files of masks and counters have it; empty for
+  // all others. Such a tensor may lie in a file, but not be used.
+  std::string_view other_type = {};
   std::vector<int64_t> shape;  // Outermost first: a matrix is {rows, columns}.
   const std::byte* data = nullptr;
   size_t bytes = 0;
 
+  std::string_view type_name() const {
+    return other_type.empty() ? TraitsOf(dtype).name : other_type;
+  }
   int64_t rows() const { return shape.size() > 1 ? shape.front() : 1; }
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
   int64_t elements() const {

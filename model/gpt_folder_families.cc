@@ -165,6 +165,17 @@ absl::Status ReadScoreScale(JsonConfigReader& reader, ModelConfig& config) {
   return absl::OkStatus();
 }
 
+// With this flag the scores of the i-th layer are divided by i, too.
+absl::Status ReadLayerScale(JsonConfigReader& reader, ModelConfig& config) {
+  VITRINE_ASSIGN_OR_RETURN(const bool is_scaled,
+                           reader.Bool("scale_attn_by_inverse_layer_idx", false));
+  if (!is_scaled) return absl::OkStatus();
+  for (int i = 1; i <= config.num_layers; ++i) {
+    config.layers.push_back({.query_scale = 1.0f / static_cast<float>(i)});
+  }
+  return absl::OkStatus();
+}
+
 // The norms of a Falcon layer, by generation.
 absl::Status ReadFalconNorms(JsonConfigReader& reader, bool is_new, FolderFamily& family) {
   VITRINE_ASSIGN_OR_RETURN(const bool is_parallel, reader.Bool("parallel_attn", true));
@@ -193,6 +204,7 @@ absl::StatusOr<FolderFamily> ReadGpt2(JsonConfigReader& reader) {
   family.names.is_transposed = true;
   family.config.position_bias = PositionBias::kLearned;
   VITRINE_RETURN_IF_ERROR(ReadScoreScale(reader, family.config));
+  VITRINE_RETURN_IF_ERROR(ReadLayerScale(reader, family.config));
   return family;
 }
 
@@ -304,7 +316,10 @@ absl::StatusOr<FolderFamily> ReadMpt(JsonConfigReader& reader) {
   if (!attention) return family;
   VITRINE_RETURN_IF_ERROR(ExpectBool(*attention, "alibi", true));
   VITRINE_ASSIGN_OR_RETURN(const double max_bias, attention->PositiveFloat("alibi_bias_max", 8.0));
-  config.alibi_max_bias = static_cast<float>(max_bias);
+  // Where the authors' code and transformers part there is no right answer.
+  if (max_bias != config.alibi_max_bias) {
+    return attention->Unsupported("alibi_bias_max", "is not 8, which is not supported");
+  }
   VITRINE_ASSIGN_OR_RETURN(const double scale,
                            attention->PositiveFloat("softmax_scale", config.attention_scale));
   config.attention_scale = static_cast<float>(scale);

@@ -78,7 +78,7 @@ void AddTensors(const Checkpoint& weights, Report& report) {
   std::map<std::string, size_t> index;
   for (const TensorView& tensor : weights.tensors()) {
     std::string text =
-        absl::StrFormat("%-7s [%s] %s", std::string(TraitsOf(tensor.dtype).name),
+        absl::StrFormat("%-7s [%s] %s", std::string(tensor.type_name()),
                         absl::StrJoin(tensor.shape, ", "), Quote(NameOfAllLayers(tensor.name)));
     const auto [entry, is_new] = index.emplace(text, kinds.size());
     if (is_new) kinds.push_back({.text = std::move(text)});

@@ -159,6 +159,7 @@ absl::StatusOr<LoadedModel> LoadModel(ModelFiles& files, Backend& backend,
 std::vector<WeightShare> ShareOfTypes(const Checkpoint& weights, std::optional<DType> dtype) {
   std::vector<WeightShare> shares;
   for (const TensorView& tensor : weights.tensors()) {
+    if (!tensor.other_type.empty()) continue;  // No weight.
     const bool is_converted = dtype.has_value() && tensor.shape.size() == 2;
     const DType type = is_converted ? *dtype : tensor.dtype;
     auto share = std::ranges::find(shares, type, &WeightShare::dtype);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/block_formats.h"
+#include "model/fp8.h"
 #include "model/quote.h"
 
 namespace vitrine {
@@ -15,8 +16,7 @@ namespace {
 // Elements of a transposed tensor are taken one by one: they are plain floats.
 void CopyTransposedRow(const WeightView& view, int64_t row, std::byte* target) {
   const size_t element = RowBytes(view.dtype, 1);
-  const int64_t tensor_row =
-      view.first_row + row / view.run_rows * view.run_stride + row % view.run_rows;
+  const int64_t tensor_row = view.tensor_row(row);
   for (int64_t column = 0; column < view.columns; ++column) {
     const auto index = static_cast<size_t>(column * view.tensor_rows + tensor_row);
     std::memcpy(target + static_cast<size_t>(column) * element, view.data + index * element,
@@ -30,7 +30,9 @@ std::vector<std::byte> Gather(const WeightView& view) {
   std::vector<std::byte> rows(static_cast<size_t>(view.rows) * row_bytes);
   for (int64_t row = 0; row < view.rows; ++row) {
     std::byte* target = rows.data() + static_cast<size_t>(row) * row_bytes;
-    if (view.is_transposed) {
+    if (view.scales.data != nullptr) {
+      DecodeFp8Row(view, row, reinterpret_cast<float*>(target));
+    } else if (view.is_transposed) {
       CopyTransposedRow(view, row, target);
     } else {
       std::memcpy(target, view.row(row), row_bytes);
@@ -45,8 +47,9 @@ absl::Status Error(const MatrixPart& part, DType dtype, std::string_view rule) {
                                                  std::string(rule)));
 }
 
-// The part's rows in another type.
-absl::StatusOr<std::vector<std::byte>> Requantize(const MatrixPart& part, DType dtype) {
+// The part's rows, scaled, in another type.
+absl::StatusOr<std::vector<std::byte>> Requantize(const MatrixPart& part, float scale,
+                                                  DType dtype) {
   const int block = TraitsOf(dtype).block_columns;
   if (part.columns % block != 0) {
     return Error(part, dtype,
@@ -61,6 +64,7 @@ absl::StatusOr<std::vector<std::byte>> Requantize(const MatrixPart& part, DType 
     if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
       return Error(part, dtype, "it holds values that are not finite");
     }
+    for (float& value : values) value *= scale;
     QuantizeRow(dtype, values.data(), part.columns, rows.data() + row * target_bytes);
   }
   return rows;
@@ -76,10 +80,12 @@ absl::StatusOr<MatrixPart> MatrixReader::Read(const WeightView& view) {
   } else {
     part.data = storage_.emplace_back(Gather(view)).data();
   }
-  if (!dtype_ || *dtype_ == part.dtype) return part;
-  absl::StatusOr<std::vector<std::byte>> rows = Requantize(part, *dtype_);
+  // Scaled values are not those of the file's type any more.
+  const DType dtype = dtype_.value_or(view.scale == 1.0f ? part.dtype : DType::kF32);
+  if (view.scale == 1.0f && dtype == part.dtype) return part;
+  absl::StatusOr<std::vector<std::byte>> rows = Requantize(part, view.scale, dtype);
   if (!rows.ok()) return rows.status();
-  part.dtype = *dtype_;
+  part.dtype = dtype;
   part.data = storage_.emplace_back(*std::move(rows)).data();
   return part;
 }
@@ -92,6 +98,7 @@ void AppendValues(const WeightView& view, std::vector<float>& values) {
     DequantizeRow(view.dtype, view.row(row), view.columns,
                   values.data() + begin + static_cast<size_t>(row) * columns);
   }
+  for (size_t i = begin; i < values.size(); ++i) values[i] *= view.scale;
 }
 
 }  // namespace vitrine

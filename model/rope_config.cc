@@ -56,7 +56,11 @@ absl::Status ReadLlama3(JsonConfigReader& scaling, double base, ModelConfig& con
 absl::Status ReadYarn(JsonConfigReader& scaling, double base, ModelConfig& config) {
   YarnScaling yarn;
   VITRINE_ASSIGN_OR_RETURN(yarn.original_length, OriginalLength(scaling, config));
-  VITRINE_ASSIGN_OR_RETURN(yarn.factor, scaling.PositiveFloat("factor"));
+  if (scaling.IsNull("factor")) {
+    yarn.factor = static_cast<double>(config.context_length) / yarn.original_length;
+  } else {
+    VITRINE_ASSIGN_OR_RETURN(yarn.factor, scaling.PositiveFloat("factor"));
+  }
   VITRINE_ASSIGN_OR_RETURN(yarn.fast_turns, scaling.PositiveFloat("beta_fast", yarn.fast_turns));
   VITRINE_ASSIGN_OR_RETURN(yarn.slow_turns, scaling.PositiveFloat("beta_slow", yarn.slow_turns));
   VITRINE_ASSIGN_OR_RETURN(yarn.is_truncated, scaling.Bool("truncate", true));

@@ -23,7 +23,7 @@ constexpr std::string_view kMetadata = "__metadata__";
 struct ElementType {
   std::string_view name;
   uint64_t bits;
-  std::optional<DType> dtype;  // None: not supported.
+  std::optional<DType> dtype;  // None: not supported as a weight.
 };
 
 constexpr ElementType kElementTypes[] = {
@@ -51,7 +51,9 @@ class EntryReader {
     tensor.name = std::string(name_);
     VITRINE_RETURN_IF_ERROR(ReadShape(tensor));
     VITRINE_RETURN_IF_ERROR(ReadRange());
-    VITRINE_ASSIGN_OR_RETURN(tensor.dtype, ReadType(tensor.shape));
+    VITRINE_ASSIGN_OR_RETURN(const ElementType* type, ReadType(tensor.shape));
+    tensor.dtype = type->dtype.value_or(DType::kF32);
+    if (!type->dtype) tensor.other_type = type->name;
     tensor.bytes = static_cast<size_t>(end_ - begin_);
     tensor.data = reinterpret_cast<const std::byte*>(data_.data() + begin_);
     return tensor;
@@ -102,7 +104,7 @@ class EntryReader {
   }
 
   // The type, after comparing the bytes that it needs for `shape` with those that are there.
-  absl::StatusOr<DType> ReadType(const std::vector<int64_t>& shape) const {
+  absl::StatusOr<const ElementType*> ReadType(const std::vector<int64_t>& shape) const {
     const JsonValue* value = entry_.Find("dtype");
     if (value == nullptr || value->AsString() == nullptr) {
       return Error("has no dtype that is a string");
@@ -121,12 +123,7 @@ class EntryReader {
                                 std::string(type->name), " of shape [", absl::StrJoin(shape, ", "),
                                 "] takes"));
     }
-    if (!type->dtype.has_value()) {
-      return absl::UnimplementedError(absl::StrCat(label_, ": tensor ", Quote(name_), " has dtype ",
-                                                   std::string(type->name),
-                                                   ", which is not supported"));
-    }
-    return *type->dtype;
+    return type;
   }
 
   const std::string& label_;

@@ -38,6 +38,8 @@ const TensorNames kGgufTensorNames = {
 
 namespace {
 
+constexpr std::string_view kFp8 = "F8_E4M3";
+
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
@@ -55,10 +57,15 @@ class TensorTaker {
     if (name.empty()) return absl::OkStatus();
     return TakeWhole(absl::StrCat(prefix_, std::string(name)), shape, target);
   }
-  // A matrix that GPT-2 stores the other way round.
-  absl::Status TakeMatrix(std::string_view name, int64_t rows, int64_t columns, bool is_transposed,
-                          WeightView& target) {
-    if (!is_transposed) return Take(name, {rows, columns}, target);
+  // A matrix of a layer, which GPT-2 stores the other way round.
+  absl::Status TakeMatrix(std::string_view name, int64_t rows, int64_t columns,
+                          const TensorNames& names, WeightView& target) {
+    const TensorView* tensor =
+        name.empty() ? nullptr : checkpoint_.Find(absl::StrCat(prefix_, std::string(name)));
+    if (names.fp8_blocks && tensor != nullptr && tensor->other_type == kFp8) {
+      return TakeFp8Matrix(*tensor, {rows, columns}, *names.fp8_blocks, target);
+    }
+    if (!names.is_transposed) return Take(name, {rows, columns}, target);
     VITRINE_RETURN_IF_ERROR(Take(name, {columns, rows}, target));
     if (target.data == nullptr) return absl::OkStatus();
     if (!IsFloat(target.dtype)) return Error(target.name, "is transposed, but not of plain floats");
@@ -70,16 +77,18 @@ class TensorTaker {
   absl::Status TakeWhole(std::string name, const std::vector<int64_t>& shape, WeightView& target) {
     const TensorView* tensor = checkpoint_.Find(name);
     if (tensor == nullptr) return Error(name, "is missing");
-    if (tensor->shape != shape) {
-      return Error(name, absl::StrCat("has shape ", ShapeText(tensor->shape), ", expected ",
-                                      ShapeText(shape)));
+    VITRINE_RETURN_IF_ERROR(CheckShape(*tensor, shape));
+    if (!tensor->other_type.empty()) {
+      return absl::UnimplementedError(
+          absl::StrCat(checkpoint_.label(), ": tensor ", Quote(name), " has dtype ",
+                       std::string(tensor->other_type), ", which is not supported"));
     }
-    const bool is_vector = shape.size() == 1;
+    const bool is_vector = shape.size() < 2;
     if (is_vector && !IsFloat(tensor->dtype)) {
       return Error(name, absl::StrCat("has type ", std::string(TraitsOf(tensor->dtype).name),
                                       ", expected F32, F16 or BF16"));
     }
-    const int64_t rows = shape.front();
+    const int64_t rows = shape.empty() ? 1 : shape.front();
     target = {.name = name,
               .dtype = tensor->dtype,
               .data = tensor->data,
@@ -109,6 +118,48 @@ class TensorTaker {
   absl::Status Error(std::string_view name, std::string_view rule) const {
     return absl::InvalidArgumentError(
         absl::StrCat(checkpoint_.label(), ": tensor ", Quote(name), " ", std::string(rule)));
+  }
+
+  absl::Status CheckShape(const TensorView& tensor, const std::vector<int64_t>& shape) const {
+    if (tensor.shape == shape) return absl::OkStatus();
+    return Error(tensor.name, absl::StrCat("has shape ", ShapeText(tensor.shape), ", expected ",
+                                           ShapeText(shape)));
+  }
+
+  // The scales of "x.weight" are "x.weight_scale_inv": what an element is multiplied by.
+  absl::Status TakeFp8Matrix(const TensorView& tensor, const std::vector<int64_t>& shape,
+                             Fp8Blocks blocks, WeightView& target) {
+    VITRINE_RETURN_IF_ERROR(CheckShape(tensor, shape));
+    const int64_t rows = shape.front();
+    const int64_t columns = shape.back();
+    const int64_t block_rows = blocks.rows == 0 ? rows : blocks.rows;
+    const int64_t block_columns = blocks.columns == 0 ? columns : blocks.columns;
+    const int64_t grid_rows = (rows - 1) / block_rows + 1;
+    const int64_t grid_columns = (columns - 1) / block_columns + 1;
+    const std::string name = tensor.name + "_scale_inv";
+    const TensorView* grid = checkpoint_.Find(name);
+    // One scale for all may be a number, or a list of one.
+    WeightView scales;
+    if (grid != nullptr && grid->shape.size() < 2 && grid_rows == 1 && grid_columns == 1) {
+      VITRINE_RETURN_IF_ERROR(TakeWhole(name, std::vector<int64_t>(grid->shape.size(), 1), scales));
+    } else {
+      VITRINE_RETURN_IF_ERROR(TakeWhole(name, {grid_rows, grid_columns}, scales));
+    }
+    target = {.name = tensor.name,
+              .dtype = DType::kF32,
+              .data = tensor.data,
+              .tensor_rows = rows,
+              .rows = rows,
+              .columns = columns,
+              .run_rows = rows,
+              .run_stride = rows,
+              .scales = {.data = scales.data,
+                         .dtype = scales.dtype,
+                         .columns = grid_columns,
+                         .block_rows = block_rows,
+                         .block_columns = block_columns}};
+    taken_.insert(tensor.name);
+    return absl::OkStatus();
   }
 
   const Checkpoint& checkpoint_;
@@ -213,7 +264,7 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
   WeightView gate_up;
   for (const MatrixRole& role : LayerMatrices(config, names, target, qkv, gate_up)) {
     VITRINE_RETURN_IF_ERROR(taker.TakeMatrix(full_name(role.name), role.rows, role.columns,
-                                             names.is_transposed, *role.target));
+                                             names, *role.target));
   }
   if (qkv.data != nullptr) {
     SplitQkv(config, names.qkv_order, qkv, {target.q, target.k, target.v});
@@ -225,6 +276,7 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
         {(int64_t{config.num_heads} + 2 * config.num_kv_heads) * config.head_dim}, bias));
     SplitQkv(config, names.qkv_order, bias, {target.q_bias, target.k_bias, target.v_bias});
   }
+  target.q.scale = target.q_bias.scale = config.layer(layer).query_scale;
   if (gate_up.data != nullptr) {
     target.gate = Slice(gate_up, 0, config.d_ff, config.d_ff, 1);
     target.up = Slice(gate_up, config.d_ff, config.d_ff, config.d_ff, 1);

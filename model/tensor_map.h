@@ -30,6 +30,12 @@ enum class QkvOrder {
   kGrouped,  // For each key/value head its query heads, its key, its value: GPT-NeoX, Falcon 40B
 };
 
+// Rows and columns of a matrix that share a scale; 0: all of them.
+struct Fp8Blocks {
+  int rows = 0;
+  int columns = 0;
+};
+
 // Names of the tensors; an empty one: the model has no such tensor. All but the output head's may
 // follow `base_prefix`, which files of a bare model leave out; those of a layer follow
 // `layer_prefix`, the layer's number and a dot.
@@ -76,12 +82,24 @@ struct TensorNames {
 
   // Matrices of the layers are stored [inputs, outputs]: GPT-2's Conv1D.
   bool is_transposed = false;
+  // Matrices of the layers may be 8-bit floats, with a grid of scales beside them.
+  std::optional<Fp8Blocks> fp8_blocks = {};
   // Tables that the model computes itself: frequencies, causal masks.
   std::array<std::string_view, 4> ignored_suffixes = {};
 };
 
 // GGUF uses one set of names for all families (ggml/docs/gguf.md, "Standardized tensor names").
 extern const TensorNames kGgufTensorNames;
+
+// The scales of a matrix of F8_E4M3 (OCP 8-bit floating point, 2023): element [r, c] of the tensor
+// is multiplied by element [r / block_rows, c / block_columns] of a grid with `columns` columns.
+struct Fp8Scales {
+  const std::byte* data = nullptr;  // Null: the matrix is of another type.
+  DType dtype = DType::kF32;        // Plain floats.
+  int64_t columns = 0;
+  int64_t block_rows = 0;
+  int64_t block_columns = 0;
+};
 
 // A matrix inside a tensor of a checkpoint, or a vector: one column.
 //
@@ -98,11 +116,18 @@ struct WeightView {
   int64_t run_rows = 0;
   int64_t run_stride = 0;
   bool is_transposed = false;  // The tensor is [columns, tensor_rows] instead.
+  float scale = 1.0f;          // Of all elements, once they are read.
+  // With scales `data` is one byte per element, and `dtype`, F32, what a MatrixReader makes of it.
+  Fp8Scales scales = {};
 
-  bool is_contiguous() const { return !is_transposed && rows == run_rows; }
+  bool is_contiguous() const {
+    return !is_transposed && rows == run_rows && scales.data == nullptr;
+  }
+  int64_t tensor_row(int64_t index) const {
+    return first_row + index / run_rows * run_stride + index % run_rows;
+  }
   const std::byte* row(int64_t index) const {
-    const int64_t tensor_row = first_row + index / run_rows * run_stride + index % run_rows;
-    return data + static_cast<size_t>(tensor_row) * RowBytes(dtype, columns);
+    return data + static_cast<size_t>(tensor_row(index)) * RowBytes(dtype, columns);
   }
 };
 

@@ -86,24 +86,31 @@ absl::StatusOr<std::vector<TokenId>> EndIds(const GgufFile& file, size_t tokens)
   return ids;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpe(const GgufFile& file) {
-  BpeDefinition definition;
+// Names the pre-tokenizer; true where texts have a begin token unless the file says otherwise.
+absl::StatusOr<bool> ReadPreTokenizer(const GgufFile& file, BpeDefinition& definition) {
   definition.pre_tokenizer = "default";
   if (file.Has(Key("pre"))) {
     VITRINE_ASSIGN_OR_RETURN(definition.pre_tokenizer, file.String(Key("pre")));
   }
   const PreTokenizer* rule = FindPreTokenizer(definition.pre_tokenizer);
-  if (rule == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("tokenizer.ggml.pre ", Quote(definition.pre_tokenizer), " is not supported"));
+  if (rule != nullptr) return rule->add_bos_by_default;
+  return absl::UnimplementedError(
+      absl::StrCat("tokenizer.ggml.pre ", Quote(definition.pre_tokenizer), " is not supported"));
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpe(const GgufFile& file, bool is_of_characters) {
+  BpeDefinition definition;
+  definition.is_of_characters = is_of_characters;
+  bool adds_bos = true;
+  if (!is_of_characters) {
+    VITRINE_ASSIGN_OR_RETURN(adds_bos, ReadPreTokenizer(file, definition));
   }
   VITRINE_ASSIGN_OR_RETURN(definition.tokens, file.StringArray(Key("tokens")));
   VITRINE_ASSIGN_OR_RETURN(definition.merges, file.StringArray(Key("merges")));
   const size_t tokens = definition.tokens.size();
   VITRINE_ASSIGN_OR_RETURN(definition.types, TokenTypes(file, tokens));
   VITRINE_ASSIGN_OR_RETURN(definition.bos_id, SpecialId(file, "bos_token_id", tokens));
-  VITRINE_ASSIGN_OR_RETURN(definition.add_bos,
-                           Flag(file, "add_bos_token", rule->add_bos_by_default));
+  VITRINE_ASSIGN_OR_RETURN(definition.add_bos, Flag(file, "add_bos_token", adds_bos));
   VITRINE_ASSIGN_OR_RETURN(definition.eos_ids, EndIds(file, tokens));
   VITRINE_ASSIGN_OR_RETURN(const bool add_eos, Flag(file, "add_eos_token", false));
   if (add_eos) return absl::UnimplementedError("tokenizer.ggml.add_eos_token is not supported");
@@ -151,7 +158,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CreateSentencePiece(const GgufFile& f
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> CreateTokenizer(const GgufFile& file) {
   VITRINE_ASSIGN_OR_RETURN(const std::string_view model, file.String(Key("model")));
-  if (model == "gpt2") return CreateBpe(file);
+  if (model == "gpt2") return CreateBpe(file, false);
+  if (model == "gemma4") return CreateBpe(file, true);
   if (model == "llama") return CreateSentencePiece(file, false);
   if (model == "t5") return CreateSentencePiece(file, true);
   return absl::UnimplementedError(

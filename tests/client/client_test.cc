@@ -313,6 +313,28 @@ TEST_F(ClientTest, ChatKeepsTheConversation) {
               ElementsAre("system: s", "user: again"));
 }
 
+TEST_F(ClientTest, ChatBeginsAgainWithAnotherSystemMessage) {
+  const Outcome outcome = Run({"chat", "--system=s"}, "hello\n/system Be brief.\nagain\n");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(Contents(server_.generation().last_request().chat()),
+              ElementsAre("system: Be brief.", "user: again"));
+  Run({"chat", "--system=s"}, "/system\nhello\n");
+  EXPECT_THAT(Contents(server_.generation().last_request().chat()), ElementsAre("user: hello"));
+}
+
+TEST_F(ClientTest, ChatShowsTheAttentionOfTheLastAnswer) {
+  Outcome outcome = Run({"chat"}, "/attention\n");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no answer yet"));
+  outcome = Run({"chat"}, "hello\n/attention --layer=0 --width=80\n");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("attention, "));
+  outcome = Run({"chat"}, "hello\n/attention --nosuch\n/attention stray\n");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("--nosuch"));
+  EXPECT_THAT(outcome.err, HasSubstr("takes flags only"));
+}
+
 TEST_F(ClientTest, InterruptStopsOnlyTheAnswerOfAChat) {
   Subprocess process({VITRINE_CLIENT, "chat", "--server=" + server_.address()}, "endless\nhello\n");
   ASSERT_TRUE(process.WaitForOut("more more "));

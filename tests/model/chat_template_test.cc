@@ -172,6 +172,18 @@ TEST(ChatTemplateTest, ChoosesByTools) {
   EXPECT_EQ(parsed->Describe(), "rag, default, tool_use");
 }
 
+TEST(ChatTemplateTest, ABrokenTemplateRefusesItsOwnChatsOnly) {
+  const auto broken_tools =
+      ChatTemplate::Create({.templates = {{"default", "plain"}, {"tool_use", "{{ tools"}}});
+  ASSERT_TRUE(broken_tools.ok());
+  EXPECT_EQ(broken_tools->Render(MakeConversation("[]"), GoldenTime())->text, "plain");
+  const auto with_tools = MakeConversation("[]", R"([{"a": 1}])");
+  EXPECT_TRUE(absl::IsInvalidArgument(broken_tools->Render(with_tools, GoldenTime()).status()));
+  const auto broken_default =
+      ChatTemplate::Create({.templates = {{"default", "{{ tools"}, {"tool_use", "tools"}}});
+  EXPECT_TRUE(absl::IsInvalidArgument(broken_default.status()));
+}
+
 TEST(ChatTemplateTest, ProbesAtLoad) {
   const auto create = [](std::string text) {
     return ChatTemplate::Create({.templates = {{"default", std::move(text)}}}).status();

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "kernels/block_formats.h"
+#include "model/fp8.h"
 
 namespace vitrine {
 namespace {
@@ -92,6 +95,54 @@ TEST(MatrixReaderTest, ChangesTheType) {
                 expected.data() + row * RowBytes(DType::kQ8_0, 32));
   }
   EXPECT_EQ(std::vector<std::byte>(part->data, part->data + expected.size()), expected);
+}
+
+// The corners of the specification's table of E4M3 values.
+TEST(Fp8Test, ValuesAreThoseOfTheSpecification) {
+  EXPECT_EQ(FloatFromE4M3(0x00), 0.0f);
+  EXPECT_TRUE(std::signbit(FloatFromE4M3(0x80)));
+  EXPECT_EQ(FloatFromE4M3(0x01), 0x1p-9f);
+  EXPECT_EQ(FloatFromE4M3(0x07), 0x1.cp-7f);
+  EXPECT_EQ(FloatFromE4M3(0x08), 0x1p-6f);
+  EXPECT_EQ(FloatFromE4M3(0x38), 1.0f);
+  EXPECT_EQ(FloatFromE4M3(0xfe), -448.0f);
+  EXPECT_TRUE(std::isnan(FloatFromE4M3(0x7f)));
+  EXPECT_TRUE(std::isnan(FloatFromE4M3(0xff)));
+}
+
+TEST(Fp8Test, EveryBlockHasItsScale) {
+  // 3 rows of 5 ones in blocks of 2 x 3, of which the last ones are smaller.
+  const std::vector<uint8_t> ones(15, 0x38);
+  const std::vector<float> scales = {1, 2, 3, 4};
+  WeightView view = {.name = "w",
+                     .data = std::as_bytes(std::span(ones)).data(),
+                     .tensor_rows = 3,
+                     .rows = 3,
+                     .columns = 5,
+                     .run_rows = 3,
+                     .run_stride = 3,
+                     .scales = {.data = std::as_bytes(std::span(scales)).data(),
+                                .columns = 2,
+                                .block_rows = 2,
+                                .block_columns = 3}};
+  MatrixReader reader(std::nullopt);
+  EXPECT_THAT(Values(*reader.Read(view)),
+              ElementsAre(1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
+  view.first_row = 1;
+  view.rows = view.run_rows = view.run_stride = 2;
+  EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
+}
+
+TEST(MatrixReaderTest, ScalesWhatItReads) {
+  const std::vector<float> values = Count(4);
+  WeightView view = Whole(values, 2);
+  view.scale = 0.5f;
+  MatrixReader reader(std::nullopt);
+  EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(0, 0.5, 1, 1.5));
+  std::vector<float> appended;
+  AppendValues(view, appended);
+  EXPECT_THAT(appended, ElementsAre(0, 0.5, 1, 1.5));
+  EXPECT_EQ((*MatrixReader(DType::kBF16).Read(view)).dtype, DType::kBF16);
 }
 
 TEST(MatrixReaderTest, WhatCannotChangeItsTypeIsRefusedByName) {
