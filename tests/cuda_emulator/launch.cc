@@ -96,6 +96,11 @@ void CheckPointer(const void* p, int index) {
                            " points to host memory");
 }
 
+void FailLayout(int index) {
+  throw std::runtime_error("emu: kernel argument " + std::to_string(index) +
+                           " holds a struct whose fields do not lie one after the other");
+}
+
 void SetDynamicLimit(const void* kernel, size_t bytes) {
   std::lock_guard lock(DeviceMutex());
   DynamicLimits().emplace_back(kernel, bytes);

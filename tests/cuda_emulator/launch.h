@@ -5,7 +5,8 @@
 
 #include <cstddef>
 #include <functional>
-#include <type_traits>
+
+#include "cuda_emulator/kernel_arguments.h"
 
 namespace vitrine::emu {
 
@@ -17,16 +18,7 @@ struct LaunchRequest {
   bool overlap_previous;
 };
 cudaError_t Submit(const LaunchRequest& request, std::function<void()> body);
-// Throws when argument `index` points to memory no cudaMalloc or cudaMallocHost returned.
-void CheckPointer(const void* p, int index);
 void SetDynamicLimit(const void* kernel, size_t bytes);
-
-template <class T>
-void CheckArgument(const T& v, int index) {
-  if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
-    CheckPointer(v, index);
-  }
-}
 
 // What the device has failed with: every call returns it from then on. cudaSuccess: it works.
 cudaError_t DeviceFault();

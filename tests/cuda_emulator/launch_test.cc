@@ -26,6 +26,23 @@ __global__ void WaitingKernel(bool wait_all) {
   if (wait_all || threadIdx.x != 3) gpu::WaitForPrevious();
 }
 
+struct Inner {
+  char tag = 0;
+  const float* values = nullptr;
+};
+struct Outer {
+  bool flag = false;
+  Inner inner;
+  int numbers[3] = {};
+  Inner pair[2] = {};
+  double number = 0;
+  int* out = nullptr;
+  short last = 0;
+};
+__global__ void OuterKernel(int /*first*/, Outer outer) {
+  if (outer.out != nullptr) *outer.out = outer.numbers[2];
+}
+
 TEST(LaunchTest, RunsEveryThreadOfEveryBlock) {
   DeviceArray<int> out(2 * 3 * 2 * 4 * 3 * 2);
   gpu::CheckCuda(gpu::Launch(&IndexKernel, {dim3(2, 3, 2), dim3(4, 3, 2)}, out.data()));
@@ -80,6 +97,45 @@ TEST(LaunchTest, RefusesHostPointers) {
   options().host_pointers = true;
   EXPECT_EQ(gpu::Launch(&DynamicKernel, config, &host, 16), cudaSuccess);
   EXPECT_EQ(host, 1);
+}
+
+TEST(LaunchTest, RefusesHostPointersInStructs) {
+  DeviceArray<int> out(1);
+  DeviceArray<float> values(2);
+  int host_out = 0;
+  const float host_value = 0;
+  Outer good;
+  good.numbers[2] = 3;
+  good.inner.values = good.pair[0].values = good.pair[1].values = values.data();
+  good.out = out.data();
+  const auto reason = [](const Outer& outer) {
+    return StopReason([&] { (void)gpu::Launch(&OuterKernel, {dim3(1), dim3(1)}, 0, outer); });
+  };
+  EXPECT_EQ(reason(good), "");
+  EXPECT_EQ(out.ToHost()[0], 3);
+  std::vector<Outer> bad(4, good);
+  bad[0].inner.values = &host_value;
+  bad[1].pair[0].values = &host_value;
+  bad[2].pair[1].values = &host_value;
+  bad[3].out = &host_out;
+  for (const Outer& outer : bad) {
+    EXPECT_NE(reason(outer).find("argument 1 points to host memory"), std::string::npos);
+  }
+}
+
+// A field may begin in the padding at the end of a base, where this one is not found.
+struct Base {
+  int* first = nullptr;
+  char second = 0;
+};
+struct Derived : Base {
+  char third = 0;
+};
+__global__ void DerivedKernel(Derived) {}
+
+TEST(LaunchTest, RefusesStructsWithHiddenFields) {
+  EXPECT_NE(StopReason([] { (void)gpu::Launch(&DerivedKernel, {dim3(1), dim3(1)}, Derived()); }),
+            "");
 }
 
 TEST(LaunchTest, OverlapNeedsAWaitInEveryThread) {
