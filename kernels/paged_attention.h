@@ -11,8 +11,8 @@ namespace vitrine {
 // Query head h reads key/value head h / (num_heads / num_kv_heads). Keys are reduced in segments
 // of kAttentionSegmentKeys at absolute positions that are merged in ascending order, so the cut
 // into chunks, the neighbours in the batch and the thread count change no bit of a row.
-// Over a bf16 cache a backend may take q and the softmax weights in bf16 too; over a kQ8_0 cache q in
-// int8 with one scale (largest / 127) for its head.
+// Over a bf16 cache a backend may take q and the softmax weights in bf16 too; over a kQ8_0 cache q
+// is taken in int8 with one scale (largest / 127) for its head.
 inline constexpr int kAttentionSegmentKeys = 256;
 
 struct PagedAttentionArgs {

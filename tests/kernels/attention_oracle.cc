@@ -30,6 +30,18 @@ Bounded Score(double operand_rounding, const AttentionOptions& options, std::spa
   return score;
 }
 
+// The score with ALiBi's bias for a key that is `distance` (at most 0) away.
+Bounded WithBias(Bounded score, const AttentionOptions& options, int head, int distance) {
+  if (!options.alibi_slopes.empty()) {
+    const double bias = double{options.alibi_slopes[static_cast<size_t>(head)]} * distance;
+    score.value += bias;
+    score.error += 3 * kF32Rounding * (std::fabs(bias) + std::fabs(score.value));
+  }
+  // Differences to the maximum are formed in f32, perhaps in units of log 2.
+  score.error += 4 * kF32Rounding * std::fabs(score.value);
+  return score;
+}
+
 // Rounds values to int8 with one scale, and back.
 void RoundToInt8(std::span<float> values) {
   float largest = 0;
@@ -71,16 +83,8 @@ AttentionRow AttendExactly(const BackendCase& backend_case, const AttentionOptio
   for (int key = 0; key <= position; ++key) {
     Bounded score{-kInfinity, 0};
     if (key >= first) {
-      score =
-          Score(query_rounding, options, query, std::span(kv.keys).subspan(offset(key), head_dim));
-      if (!options.alibi_slopes.empty()) {
-        const double bias =
-            double{options.alibi_slopes[static_cast<size_t>(head)]} * (key - position);
-        score.value += bias;
-        score.error += 3 * kF32Rounding * (std::fabs(bias) + std::fabs(score.value));
-      }
-      // Differences to the maximum are formed in f32, perhaps in units of log 2.
-      score.error += 4 * kF32Rounding * std::fabs(score.value);
+      const auto k = std::span(kv.keys).subspan(offset(key), head_dim);
+      score = WithBias(Score(query_rounding, options, query, k), options, head, key - position);
       largest = std::max(largest, score.value);
       score_error = std::max(score_error, score.error);
     }
