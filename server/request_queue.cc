@@ -55,7 +55,7 @@ absl::Status RequestQueue::Admissible(const GenerationRequest& request, int64_t 
                 wait_us);
   }
   if (request.deadline_us != kNever && wait_us > request.deadline_us - now_us) {
-    return Full(absl::StrCat("the expected wait of ", wait_us / 1000,
+    return Full(absl::StrCat("the expected wait of ", static_cast<double>(wait_us) / 1e3,
                              " ms is longer than the deadline allows"),
                 wait_us);
   }
