@@ -34,6 +34,11 @@ bool HasTwoStages(const AttentionPlan& plan) {
   return plan.reduce_heads.has_value() && plan.reduce_layers.has_value();
 }
 
+// Whether results are numbers of single rows of weights, whose sums then ride behind their spans.
+bool HasSingleRows(const AttentionPlan& plan) {
+  return MembersOf(plan) == 1 && !HasTwoStages(plan) && plan.stage == AttentionStage::kWeights;
+}
+
 // Most that one result takes in the output area.
 size_t OutputFloats(const AttentionPlan& plan, size_t keys) {
   const auto members =
@@ -74,7 +79,11 @@ void AttentionReader::Read(const Batch& batch, const AttentionCapture& capture, 
   const size_t first = pieces.size();
   Source source = {.capture = capture, .kv = kv, .alibi_slopes = alibi_slopes};
   lse_deltas_.clear();
-  if (kv.spec().dtype != DType::kF32) Normalize(batch, source);
+  is_approximate_ = kv.spec().dtype != DType::kF32;
+  const auto needs_sums_first = [](const TracedRows& run) { return !HasSingleRows(*run.plan); };
+  if (is_approximate_ && std::ranges::any_of(batch.traces, needs_sums_first)) {
+    Normalize(batch, source);
+  }
   for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
     ReadRun(batch, static_cast<int>(trace), source, pieces);
     source.first_traced += batch.traces[trace].rows;
@@ -85,7 +94,7 @@ void AttentionReader::Read(const Batch& batch, const AttentionCapture& capture, 
   for (size_t i = first; i < pieces.size(); ++i) pieces[i].share /= work;
 }
 
-// Replaces the log-sum-exp of every row that is asked about by that of its recomputed scores.
+// Replaces the log-sum-exp of every row that is part of another by that of its recomputed scores.
 void AttentionReader::Normalize(const Batch& batch, const Source& source) {
   const size_t size =
       Size(config_.num_layers, int64_t{source.capture.traced().rows()} * config_.num_heads);
@@ -95,7 +104,7 @@ void AttentionReader::Normalize(const Batch& batch, const Source& source) {
   backend_.CopyToHost(DeviceSpan<const float>(on_device), std::span(host_log_sum_exp_));
   Source at = source;
   for (const TracedRows& run : batch.traces) {
-    SumRun(batch, run, at);
+    if (!HasSingleRows(*run.plan)) SumRun(batch, run, at);
     at.first_traced += run.rows;
   }
   TakeSums();
@@ -265,10 +274,8 @@ void AttentionReader::ListSpans(Pass& pass) const {
   const AttentionPlan& plan = *pass.plan;
   pass.span_ranges = plan.span_ranges;
   pass.span_begin = plan.span_begin;
-  // The sums are those of single rows of weights; where the reduction reads others, they are an op
-  // of their own.
-  pass.sums_in_spans =
-      MembersOf(plan) == 1 && !HasTwoStages(plan) && plan.stage == AttentionStage::kWeights;
+  // Where the reduction reads other rows, the sums are an op of their own.
+  pass.sums_in_spans = HasSingleRows(plan);
   if (!pass.sums_in_spans) return;
   if (pass.span_begin.empty()) pass.span_begin.push_back(0);
   pass.span_ranges.push_back({.begin = 0, .end = kAllKeys});
@@ -432,6 +439,30 @@ void AttentionReader::Drain(std::vector<AttentionPiece>& pieces) {
   outputs_used_ = 0;
 }
 
+// Makes result `index`, of weights that add up to `sum`, that of weights that add up to 1.
+void AttentionReader::DivideResult(const Pass& pass, size_t index, float sum, float* memory) const {
+  const AttentionPlan& plan = *pass.plan;
+  const float factor = 1.0f / sum;
+  const auto scale = [&](size_t begin, size_t per_result, size_t count) {
+    float* const numbers = memory + begin + index * per_result;
+    for (size_t i = 0; i < count; ++i) numbers[i] *= factor;
+  };
+  const auto top_k = static_cast<size_t>(plan.top_k);
+  const auto keys = static_cast<size_t>(pass.piece.key_columns);
+  scale(pass.top_values, top_k, top_k);
+  scale(pass.tail_mass, top_k > 0 ? 1 : 0, top_k > 0 ? 1 : 0);
+  scale(pass.span_mass, pass.span_begin.size() - 1, static_cast<size_t>(plan.spans()));
+  scale(pass.values, keys, plan.wants_rows ? keys : 0);
+  if (!plan.wants_stats) return;
+  // Log-sum-exp, entropy, largest weight, its key, self, first, mean distance, visible keys: with
+  // w' = w / S, ln w' = ln w - ln S.
+  float* const stats = memory + pass.stats + index * kAttentionStats;
+  const float log_sum = std::log(sum);
+  stats[0] += log_sum;
+  stats[1] = stats[1] * factor + log_sum;
+  for (const int linear : {2, 4, 5, 6}) stats[linear] *= factor;
+}
+
 AttentionPiece AttentionReader::Collect(const Pass& pass,
                                         const std::shared_ptr<float[]>& memory) const {
   const AttentionPlan& plan = *pass.plan;
@@ -455,10 +486,14 @@ AttentionPiece AttentionReader::Collect(const Pass& pass,
   const size_t stride = spans + (pass.sums_in_spans ? 1 : 0);
   const size_t sums = pass.sums_in_spans ? results : pass.items.size();
   for (size_t i = 0; i < sums; ++i) {
-    const float sum = pass.sums_in_spans ? memory[pass.span_mass + i * stride + spans]
-                                         : memory[pass.row_sums + i];
-    piece.max_row_sum_error = std::max(piece.max_row_sum_error, std::abs(sum - 1.0f));
+    float sum = pass.sums_in_spans ? memory[pass.span_mass + i * stride + spans]
+                                   : memory[pass.row_sums + i];
     piece.max_lse_delta = std::max(piece.max_lse_delta, std::abs(std::log(sum)));
+    if (pass.sums_in_spans && is_approximate_) {
+      DivideResult(pass, i, sum, memory.get());
+      sum *= 1.0f / sum;
+    }
+    piece.max_row_sum_error = std::max(piece.max_row_sum_error, std::abs(sum - 1.0f));
   }
   if (!lse_deltas_.empty()) {
     // The sums are those of normalised rows; the deltas are what normalising changed.

@@ -1,7 +1,8 @@
 // Computes what was asked about the attention of a step, after the step, and brings it to the host.
 //
 // Over a bf16 cache the attention op may have summed approximate exponentials. Rows are then
-// normalised by their own sums, and how far these were from 1 is reported.
+// normalised by their own sums, and how far these were from 1 is reported. Results of single rows
+// are divided when they are on the host; where rows become one, their sums are computed before.
 //
 // Work is cut into passes that fit fixed scratch memory: every pass recomputes the exact rows of
 // some heads and rows, checks that they sum to one, reduces them and leaves the result in an
@@ -88,6 +89,7 @@ class AttentionReader {
   void SumRows(const Pass& pass);
   void Reduce(const Pass& pass, DeviceSpan<const float> input);
   void Drain(std::vector<AttentionPiece>& pieces);
+  void DivideResult(const Pass& pass, size_t index, float sum, float* memory) const;
   AttentionPiece Collect(const Pass& pass, const std::shared_ptr<float[]>& memory) const;
 
   Backend& backend_;
@@ -101,8 +103,9 @@ class AttentionReader {
   size_t outputs_used_ = 0;
   std::deque<Pass> passes_;  // Enqueued, not yet on the host.
 
+  bool is_approximate_ = false;  // Are the attention op's sums; then rows are divided by their own.
   // Of the step that is being read, [layers, traced, num_heads]; the second is empty where the
-  // attention op's own sums are exact enough.
+  // attention op's own sums are exact enough, or no run needs its rows' before them.
   std::vector<float> host_log_sum_exp_;
   std::vector<float> lse_deltas_;
 };

@@ -80,6 +80,11 @@ void ForEachRow(const Rectangle& whole, const Rectangle& part,
   }
 }
 
+size_t RowsOf(const Rectangle& part) {
+  return static_cast<size_t>(part.layers) * static_cast<size_t>(part.heads) *
+         static_cast<size_t>(part.rows);
+}
+
 void AppendBytes(std::string& data, const void* source, size_t bytes) {
   data.append(static_cast<const char*>(source), bytes);
 }
@@ -196,6 +201,7 @@ void RequestTrace::SendRows(const Block& block, TraceOutputKind kind, size_t wid
   ForEachCut(block.whole, 0, row_bytes, [&](const Rectangle& part) {
     TraceChunk chunk = Head(block, part, kind);
     chunk.values.dims = Dims(part, static_cast<int>(width));
+    chunk.values.data.reserve(RowsOf(part) * row_bytes);
     ForEachRow(block.whole, part, [&](size_t row) {
       AppendBytes(chunk.values.data, numbers.data() + row * width, row_bytes);
     });
@@ -212,6 +218,8 @@ void RequestTrace::SendTopK(const Block& block, TokenSink& sink) {
     TraceChunk chunk = Head(block, part, TraceOutputKind::kTopK);
     chunk.top_keys = {.dims = Dims(part, spec_.plan.top_k), .element = TraceElement::kU32};
     chunk.top_values.dims = chunk.top_keys.dims;
+    chunk.top_keys.data.reserve(RowsOf(part) * k * sizeof(uint32_t));
+    chunk.top_values.data.reserve(RowsOf(part) * k * sizeof(float));
     ForEachRow(block.whole, part, [&](size_t row) {
       AppendBytes(chunk.top_keys.data, piece.top_keys.data() + row * k, k * sizeof(uint32_t));
       AppendBytes(chunk.top_values.data, piece.top_values.data() + row * k, k * sizeof(float));

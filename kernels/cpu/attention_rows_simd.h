@@ -1,5 +1,12 @@
 // Attention weights and scores of chosen rows, recomputed with the arithmetic of PagedAttention.
+//
+// Neighbours among the items that read the same keys are scored together, several pages at a time:
+// a single chain of dot products would wait for itself four fifths of the time. What a row gives
+// does not depend on its company.
 #pragma once
+
+#include <array>
+#include <utility>
 
 #include "kernels/cpu/paged_attention_simd.h"
 
@@ -8,6 +15,8 @@ namespace vitrine::cpu {
 template <class S, class Kv>
 class AttentionRowWriter {
  public:
+  static constexpr int kMostItems = S::kAttentionRows;  // Of one call of Write.
+
   AttentionRowWriter(const WorkerContext& context, const AttentionRowsArgs& args)
       : args_(args), kv_(AsKv(args.kv)), scratch_(context.scratch.attention) {
     rule_.scale = args.scale;
@@ -15,54 +24,140 @@ class AttentionRowWriter {
     rule_.is_plain = false;
   }
 
-  void Write(const AttentionItem& item, float* output) {
-    const PagedBatch& batch = *args_.batch;
-    const int sequence = SequenceOf(batch, item.row);
-    const int position = PositionOf(batch, item.row);
-    const int window = args_.windows.empty() ? 0 : args_.windows[static_cast<size_t>(item.layer)];
-    const int first_key = window == 0 ? 0 : std::max(0, position - window + 1);
-    const int64_t index =
-        (int64_t{item.layer} * args_.row_capacity + item.row) * args_.num_heads + item.head;
-    const int head_dim = kv_.spec().head_dim;
-    Kv::PrepareQuery(args_.q.data() + index * head_dim, head_dim, scratch_.queries);
-
-    const bool is_weights = args_.stage == AttentionStage::kWeights;
-    std::fill_n(output, args_.key_columns,
-                is_weights ? 0.0f : -std::numeric_limits<float>::infinity());
-    const float log_sum_exp = is_weights ? args_.log_sum_exp.data()[index] : 0.0f;
-    const int32_t* table = batch.block_table.data() + int64_t{sequence} * batch.max_blocks;
-    for (int page = first_key / kKvBlockTokens; page <= position / kKvBlockTokens; ++page) {
-      const int begin = std::max(first_key, page * kKvBlockTokens);
-      const int end = std::min(position + 1, (page + 1) * kKvBlockTokens);
-      ScorePage(item, table[page], page * kKvBlockTokens - position);
-      if (is_weights) Exponentiate(log_sum_exp);
-      std::copy(scratch_.scores[0] + begin % kKvBlockTokens,
-                scratch_.scores[0] + begin % kKvBlockTokens + (end - begin), output + begin);
+  // Items [begin, end), at most kMostItems.
+  void Write(size_t begin, size_t end) {
+    while (begin < end) {
+      size_t stop = begin + 1;
+      while (stop < end && ReadsTheSame(args_.items[begin], args_.items[stop])) ++stop;
+      WriteTogether(begin, static_cast<int>(stop - begin));
+      begin = stop;
     }
   }
 
  private:
-  // Scores of the 16 keys of a page; its first key is `distance` from the query.
-  void ScorePage(const AttentionItem& item, int block, int distance) {
-    const int kv_head = item.head / (args_.num_heads / kv_.spec().num_kv_heads);
-    SegmentPages pages;
-    pages.keys[0] = kv_.Keys(item.layer, kv_head, block);
-    pages.values[0] = nullptr;
-    pages.begin = 0;
-    pages.end = 1;
-    const float slope = args_.alibi_slopes.empty() ? 0.0f : args_.alibi_slopes.data()[item.head];
-    const SegmentQuery query{scratch_.queries, 0, kKvBlockTokens, -distance, slope};
-    ScorePages<S, Kv, 1, false>(&query, pages, 0, kv_.spec().head_dim, scratch_.scores);
-    ApplyScoreRule<S>(rule_, query, 0, kKvBlockTokens, scratch_.scores[0]);
+  // One item under way.
+  struct Row {
+    float* output;
+    float log_sum_exp;
+    float alibi_slope;
+    int first_key;
+    int position;
+  };
+
+  int KvHead(const AttentionItem& item) const {
+    return item.head / (args_.num_heads / kv_.spec().num_kv_heads);
+  }
+  bool ReadsTheSame(const AttentionItem& a, const AttentionItem& b) const {
+    return a.layer == b.layer && KvHead(a) == KvHead(b) &&
+           (a.row == b.row || SequenceOf(*args_.batch, a.row) == SequenceOf(*args_.batch, b.row));
   }
 
-  void Exponentiate(float log_sum_exp) {
-    float* scores = scratch_.scores[0];
-    const auto difference = S::Sub(S::Load(scores), S::Set(log_sum_exp));
-    S::Store(scores, Exp2<S>(S::Mul(difference, S::Set(kLog2E))));
+  void WriteTogether(size_t begin, int count) {
+    const AttentionItem& first = args_.items[begin];
+    std::array<Row, kMostItems> rows;
+    int first_key = args_.key_columns;
+    int last_key = 0;
+    for (int i = 0; i < count; ++i) {
+      rows[i] = Prepare(begin + static_cast<size_t>(i), i);
+      first_key = std::min(first_key, rows[i].first_key);
+      last_key = std::max(last_key, rows[i].position);
+    }
+    const size_t after = begin + static_cast<size_t>(count);
+    const AttentionItem* const next = after < args_.items.size() ? &args_.items[after] : nullptr;
+    for (int segment = first_key / kAttentionSegmentKeys;
+         segment <= last_key / kAttentionSegmentKeys; ++segment) {
+      const int first_page = segment * kSegmentPages;
+      SegmentPages pages;
+      pages.begin = std::max(0, first_key / kKvBlockTokens - first_page);
+      pages.end = std::min(kSegmentPages, last_key / kKvBlockTokens + 1 - first_page);
+      for (int i = pages.begin; i < pages.end; ++i) {
+        const int page = first_page + i;
+        pages.keys[i] = Keys(first, page);
+        pages.values[i] = KeysToFetch(first, page, last_key / kKvBlockTokens, next);
+      }
+      Score(pages, count);
+      for (int i = 0; i < count; ++i) Finish(rows[i], segment, scratch_.scores[i]);
+    }
+  }
+
+  const uint8_t* Keys(const AttentionItem& item, int page) const {
+    const PagedBatch& batch = *args_.batch;
+    const int64_t sequence = SequenceOf(batch, item.row);
+    return kv_.Keys(item.layer, KvHead(item),
+                    batch.block_table[static_cast<size_t>(sequence * batch.max_blocks + page)]);
+  }
+
+  // What comes next while `page` is read: further pages up to `last`, then those of item `next`.
+  const uint8_t* KeysToFetch(const AttentionItem& item, int page, int last,
+                             const AttentionItem* next) const {
+    const int ahead = page + S::kAttentionVectors;
+    if (ahead <= last || next == nullptr) return Keys(item, std::min(ahead, last));
+    const int last_of_next = PositionOf(*args_.batch, next->row) / kKvBlockTokens;
+    return Keys(*next, std::min(ahead - last - 1, last_of_next));
+  }
+
+  // Leaves the query in place `index` of the scratch, and what the row does not see in its output.
+  Row Prepare(size_t item_index, int index) {
+    const AttentionItem& item = args_.items[item_index];
+    const int position = PositionOf(*args_.batch, item.row);
+    const int window = args_.windows.empty() ? 0 : args_.windows[static_cast<size_t>(item.layer)];
+    const int64_t at =
+        (int64_t{item.layer} * args_.row_capacity + item.row) * args_.num_heads + item.head;
+    const int head_dim = kv_.spec().head_dim;
+    Kv::PrepareQuery(args_.q.data() + at * head_dim, head_dim,
+                     scratch_.queries + index * kv_.padded_dim());
+    Row row;
+    row.output = args_.output.data() + static_cast<int64_t>(item_index) * args_.key_columns;
+    row.log_sum_exp = is_weights_ ? args_.log_sum_exp.data()[at] : 0.0f;
+    row.alibi_slope = args_.alibi_slopes.empty() ? 0.0f : args_.alibi_slopes.data()[item.head];
+    row.first_key = window == 0 ? 0 : std::max(0, position - window + 1);
+    row.position = position;
+    const float unseen = is_weights_ ? 0.0f : -std::numeric_limits<float>::infinity();
+    std::fill_n(row.output, row.first_key, unseen);
+    std::fill(row.output + position + 1, row.output + args_.key_columns, unseen);
+    return row;
+  }
+
+  // Raw scores of the queries in the scratch.
+  void Score(const SegmentPages& pages, int count) {
+    using ScoreAll = void (*)(const SegmentQuery*, const SegmentPages&, int, AttentionScratch&);
+    static constexpr auto kScore = []<int... kRow>(std::integer_sequence<int, kRow...>) {
+      return std::array<ScoreAll, sizeof...(kRow)>{ScoreRows<kRow + 1>...};
+    }(std::make_integer_sequence<int, kMostItems>());
+    SegmentQuery queries[kMostItems];
+    for (int i = 0; i < count; ++i) queries[i].query = scratch_.queries + i * kv_.padded_dim();
+    kScore[static_cast<size_t>(count - 1)](queries, pages, kv_.spec().head_dim, scratch_);
+  }
+
+  template <int kRows>
+  static void ScoreRows(const SegmentQuery* queries, const SegmentPages& pages, int head_dim,
+                        AttentionScratch& scratch) {
+    for (int page = pages.begin; page < pages.end; page += S::kAttentionVectors) {
+      ScorePages<S, Kv, kRows, true>(queries, pages, page, head_dim, scratch.scores);
+    }
+  }
+
+  // From raw scores of a segment to the row's output.
+  void Finish(const Row& row, int segment, float* scores) const {
+    const int origin = segment * kAttentionSegmentKeys;
+    const int begin = std::max(0, row.first_key - origin);
+    const int end = std::min(kAttentionSegmentKeys, row.position + 1 - origin);
+    if (begin >= end) return;
+    const int first = begin / 16 * 16;
+    const SegmentQuery query{nullptr, begin, end, row.position - origin, row.alibi_slope};
+    ApplyScoreRule<S>(rule_, query, first, end, scores);
+    if (is_weights_) {
+      const auto log_sum_exp = S::Set(row.log_sum_exp);
+      for (int key = first; key < end; key += 16) {
+        const auto difference = S::Sub(S::Load(scores + key), log_sum_exp);
+        S::Store(scores + key, Exp2<S>(S::Mul(difference, S::Set(kLog2E))));
+      }
+    }
+    std::copy(scores + begin, scores + end, row.output + origin + begin);
   }
 
   const AttentionRowsArgs& args_;
+  const bool is_weights_ = args_.stage == AttentionStage::kWeights;
   const CpuKvStorage& kv_;
   AttentionScratch& scratch_;
   ScoreRule rule_;
@@ -70,12 +165,15 @@ class AttentionRowWriter {
 
 template <class S, class Kv>
 void WriteAttentionRows(const WorkerContext& context, const AttentionRowsArgs& args) {
-  AttentionRowWriter<S, Kv> writer(context, args);
-  context.pool.ForEach(context.worker, static_cast<int64_t>(args.items.size()), 1,
-                       [&](int64_t item) {
-                         writer.Write(args.items[static_cast<size_t>(item)],
-                                      args.output.data() + item * args.key_columns);
-                       });
+  using Writer = AttentionRowWriter<S, Kv>;
+  Writer writer(context, args);
+  const auto items = static_cast<int64_t>(args.items.size());
+  const int64_t groups = (items + Writer::kMostItems - 1) / Writer::kMostItems;
+  context.pool.ForEach(context.worker, groups, 1, [&](int64_t group) {
+    const int64_t begin = group * Writer::kMostItems;
+    writer.Write(static_cast<size_t>(begin),
+                 static_cast<size_t>(std::min(items, begin + Writer::kMostItems)));
+  });
 }
 
 template <class S>

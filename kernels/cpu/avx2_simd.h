@@ -194,6 +194,19 @@ struct Avx2 {
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
   }
+  // Bit i: a[i] > b[i].
+  static VITRINE_INLINE uint32_t LanesAbove(F a, F b) {
+    const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ));
+    const int high = _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ));
+    return static_cast<uint32_t>(low | high << 8);
+  }
+  // [first, x0, ..., x14]
+  static VITRINE_INLINE F ShiftIn(F x, float first) {
+    const __m256i up = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
+    const __m256 low = _mm256_permutevar8x32_ps(x.low, up);
+    const __m256 high = _mm256_permutevar8x32_ps(x.high, up);
+    return {_mm256_blend_ps(low, _mm256_set1_ps(first), 1), _mm256_blend_ps(high, low, 1)};
+  }
   static VITRINE_INLINE float LargestMagnitude(F low, F high) {
     const F a = Abs(low);
     const F b = Abs(high);

@@ -68,6 +68,14 @@ struct Avx512 {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
   static VITRINE_INLINE float ReduceMax(F x) { return _mm512_reduce_max_ps(x); }
+  // Bit i: a[i] > b[i].
+  static VITRINE_INLINE uint32_t LanesAbove(F a, F b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+  }
+  // [first, x0, ..., x14]
+  static VITRINE_INLINE F ShiftIn(F x, float first) {
+    return AsF(_mm512_alignr_epi32(AsI(x), AsI(Set(first)), 15));
+  }
 
   // Largest magnitude of 32 values; NaN if there is one.
   static VITRINE_INLINE float LargestMagnitude(F low, F high) {

@@ -62,6 +62,9 @@ struct KernelTable {
   void (*pack_rows)(const WorkerContext&, const PackRowsPhase&) = nullptr;
   void (*rms_norm_add)(const WorkerContext&, const RmsNormAddPhase&) = nullptr;
   void (*attention_rows)(const WorkerContext&, const AttentionRowsPhase&) = nullptr;
+  // One row of an AttentionReduce, after its members have become one.
+  void (*reduce_combined_row)(const AttentionReduceArgs&, size_t index, const float* row,
+                              float log_sum_exp) = nullptr;
 };
 
 struct WorkerContext {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/activated_mat_mul_simd.h"
+#include "kernels/cpu/attention_reduce_simd.h"
 #include "kernels/cpu/attention_rows_simd.h"
 #include "kernels/cpu/calibration_simd.h"
 #include "kernels/cpu/layer_norm_simd.h"
@@ -31,6 +32,7 @@ KernelTable MakeKernelTable(const char* name, void (*fill_matrix_kernels)(Kernel
   table.pack_rows = RunPackRows<S>;
   table.rms_norm_add = RunRmsNormAdd<S>;
   table.attention_rows = RunAttentionRows<S>;
+  table.reduce_combined_row = ReduceCombinedRow<S>;
   return table;
 }
 

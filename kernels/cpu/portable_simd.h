@@ -82,6 +82,18 @@ struct Portable {
     for (int i = 1; i < 16; ++i) largest = x[i] > largest ? x[i] : largest;
     return largest;
   }
+  // Bit i: a[i] > b[i].
+  static VITRINE_INLINE uint32_t LanesAbove(F a, F b) {
+    uint32_t lanes = 0;
+    for (int i = 0; i < 16; ++i) lanes |= (a[i] > b[i] ? 1u : 0u) << i;
+    return lanes;
+  }
+  // [first, x0, ..., x14]
+  static VITRINE_INLINE F ShiftIn(F x, float first) {
+    F shifted = Set(first);
+    for (int i = 1; i < 16; ++i) shifted[i] = x[i - 1];
+    return shifted;
+  }
   static VITRINE_INLINE float LargestMagnitude(F low, F high) {
     const I a = AsI(low) & INT32_MAX;
     const I b = AsI(high) & INT32_MAX;

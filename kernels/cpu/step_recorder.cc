@@ -91,7 +91,7 @@ void RunGatherRows(const WorkerContext& context, const GatherRowsPhase& phase) {
 void RunAttentionReduce(const WorkerContext& context, const AttentionReducePhase& phase) {
   const auto rows = static_cast<int64_t>(phase.args.rows.size());
   context.pool.ForEach(context.worker, rows, 1, [&](int64_t row) {
-    ReduceAttentionRow(phase.args, static_cast<size_t>(row));
+    ReduceAttentionRow(context.kernels, phase.args, static_cast<size_t>(row));
   });
 }
 

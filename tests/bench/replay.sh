@@ -20,10 +20,14 @@ build=${VITRINE_BUILD:-$root/build}
 source "$root/tests/bench/server_process.sh"
 need_programs "$build/server/vitrine-server" "$build/client/vitrine"
 address=--server=unix:$results/socket
+# Only Debian's own interpreter sees the Python modules that Debian packages.
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
 
-# A small cache: the traffic below goes through all of its blocks many times.
+# A small cache: the traffic below goes through all of its blocks a dozen times.
 "$build/server/vitrine-server" --model="$model" --listen="unix:$results/socket" --numerics=exact \
   --kv_dtype=f32 --context_length=1024 --kv_cache_bytes=$((96 << 20)) --allow_inspection \
+  --inspection_retention=24h \
   >"$results/log" 2>&1 &
 server=$!
 await "$build/client/vitrine" health "$address"
@@ -33,17 +37,17 @@ the book that nobody read. Then, one night,"
 spec=(--queries=all --output=dense,stats --dtype=f32)
 "$build/client/vitrine" attention "$prompt" --max_tokens=24 --temperature=0 "${spec[@]}" \
   --npz="$results/live.npz" "$address" >/dev/null
-request=$(python3 -c "import numpy; print(numpy.load('$results/live.npz')['request_id'][0])")
+request=$("$python" -c "import numpy; print(numpy.load('$results/live.npz')['request_id'][0].decode())")
 echo "request $request traced; other requests for $seconds s"
 
-"$build/client/vitrine" bench "$address" --concurrency=4 --duration="${seconds}s" \
+"$build/client/vitrine" bench "$address" --rate=0.5 --duration="${seconds}s" \
   --prompt_tokens=64-512 --output_tokens=64 >"$results/traffic" 2>/dev/null
 sed -n 1p "$results/traffic"
 "$build/client/vitrine" attention --request="$request" "${spec[@]}" --npz="$results/replay.npz" \
   "$address" >/dev/null
 stop_server
 
-python3 - "$results" <<'PYTHON'
+"$python" - "$results" <<'PYTHON'
 import sys
 
 import numpy

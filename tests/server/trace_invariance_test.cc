@@ -211,7 +211,7 @@ TEST_F(TraceOfAStory, WarmIsCold) {
 TEST_F(TraceOfAStory, PreemptedIsNot) {
   EngineOptions options = Options(8, 64, true);
   options.scheduler.optimistic_admission = true;
-  SmallPool pool(TheWorld().on.runner(), 8);
+  SmallPool pool(TheWorld().on.runner(), 7);
   EngineHarness harness(options, pool, TheWorld().on.tokenizer());
   v1::GenerateRequest urgent = Ask(Ids(prompt_.begin(), prompt_.begin() + 20), 60, 1.0f, 3);
   urgent.set_priority(1);
