@@ -127,8 +127,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CreateBpeTokenizer(const BpeDefinitio
   TokenIds ids;
   VITRINE_RETURN_IF_ERROR(AddTokens(definition, parts, ids));
   VITRINE_ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges, SplitMerges(definition.merges));
-  VITRINE_ASSIGN_OR_RETURN(parts.model,
-                           BpeModel::Create(ids, merges, options));
+  VITRINE_ASSIGN_OR_RETURN(parts.model, BpeModel::Create(ids, merges, options));
   parts.bos_id = definition.bos_id;
   if (definition.add_bos) parts.prefix_ids = {definition.bos_id};
   parts.eos_ids = definition.eos_ids;

@@ -42,9 +42,9 @@ enum class PositionBias {
 
 // What differs between the layers of one model.
 struct LayerConfig {
-  int window = 0;           // Keys a row sees, its own included; 0: all before it.
-  bool rotates = true;      // False: no rotation in this layer (SmolLM3).
-  bool local_rope = false;  // Rotates by local_rope_frequencies (Gemma 3's windowed layers).
+  int window = 0;            // Keys a row sees, its own included; 0: all before it.
+  bool rotates = true;       // False: no rotation in this layer (SmolLM3).
+  bool local_rope = false;   // Rotates by local_rope_frequencies (Gemma 3's windowed layers).
   float query_scale = 1.0f;  // Of queries, applied to their weights when they are loaded.
 };
 

@@ -79,9 +79,9 @@ class TensorTaker {
     if (tensor == nullptr) return Error(name, "is missing");
     VITRINE_RETURN_IF_ERROR(CheckShape(*tensor, shape));
     if (!tensor->other_type.empty()) {
-      return absl::UnimplementedError(
-          absl::StrCat(checkpoint_.label(), ": tensor ", Quote(name), " has dtype ",
-                       std::string(tensor->other_type), ", which is not supported"));
+      return absl::UnimplementedError(absl::StrCat(checkpoint_.label(), ": tensor ", Quote(name),
+                                                   " has dtype ", std::string(tensor->other_type),
+                                                   ", which is not supported"));
     }
     const bool is_vector = shape.size() < 2;
     if (is_vector && !IsFloat(tensor->dtype)) {
@@ -263,8 +263,8 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
   WeightView qkv;
   WeightView gate_up;
   for (const MatrixRole& role : LayerMatrices(config, names, target, qkv, gate_up)) {
-    VITRINE_RETURN_IF_ERROR(taker.TakeMatrix(full_name(role.name), role.rows, role.columns,
-                                             names, *role.target));
+    VITRINE_RETURN_IF_ERROR(
+        taker.TakeMatrix(full_name(role.name), role.rows, role.columns, names, *role.target));
   }
   if (qkv.data != nullptr) {
     SplitQkv(config, names.qkv_order, qkv, {target.q, target.k, target.v});

@@ -126,8 +126,7 @@ TEST(Fp8Test, EveryBlockHasItsScale) {
                                 .block_rows = 2,
                                 .block_columns = 3}};
   MatrixReader reader(std::nullopt);
-  EXPECT_THAT(Values(*reader.Read(view)),
-              ElementsAre(1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
+  EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
   view.first_row = 1;
   view.rows = view.run_rows = view.run_stride = 2;
   EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
