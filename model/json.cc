@@ -1,9 +1,10 @@
 // The only user of nlohmann-json in the libraries: it costs seconds per translation unit.
 #include "model/json.h"
 
+#include <algorithm>
 #include <limits>
-#include <unordered_set>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "model/quote.h"
@@ -45,12 +46,9 @@ class JsonBuilder {
   bool binary(Json::binary_t& /*value*/) { return false; }
   bool start_object(size_t /*size*/) { return Open(JsonValue(JsonValue::Object())); }
   bool start_array(size_t /*size*/) { return Open(JsonValue(JsonValue::Array())); }
-  bool end_object() { return Close(); }
+  bool end_object() { return CheckKeys(*open_.back()->AsObject()) && Close(); }
   bool end_array() { return Close(); }
   bool key(Json::string_t& name) {
-    if (!open_.back().keys.insert(name).second) {
-      return Fail(absl::StrCat("duplicate key ", Quote(name)));
-    }
     key_ = std::move(name);
     return true;
   }
@@ -60,11 +58,6 @@ class JsonBuilder {
   }
 
  private:
-  struct Container {
-    JsonValue* value;
-    std::unordered_set<std::string> keys;
-  };
-
   bool Fail(std::string error) {
     error_ = std::move(error);
     return false;
@@ -76,7 +69,7 @@ class JsonBuilder {
       root_ = std::move(value);
       return &root_;
     }
-    auto& container = open_.back().value->value_;
+    auto& container = open_.back()->value_;
     if (auto* array = std::get_if<JsonValue::Array>(&container)) {
       return &array->emplace_back(std::move(value));
     }
@@ -99,7 +92,23 @@ class JsonBuilder {
   bool Open(JsonValue value) {
     if (!CountValue()) return false;
     if (open_.size() == kMaxDepth) return Fail(absl::StrCat("nested deeper than ", kMaxDepth));
-    open_.push_back({Place(std::move(value)), {}});
+    open_.push_back(Place(std::move(value)));
+    return true;
+  }
+
+  // No two members of an object have one name. Few are compared, many are hashed.
+  bool CheckKeys(const JsonValue::Object& object) {
+    constexpr size_t kFew = 8;
+    absl::flat_hash_set<std::string_view> seen;
+    if (object.size() > kFew) seen.reserve(object.size());
+    for (size_t i = 0; i < object.size(); ++i) {
+      const std::string_view name = object[i].first;
+      const auto is_name = [&](const auto& member) { return member.first == name; };
+      const bool is_new = object.size() > kFew
+                              ? seen.insert(name).second
+                              : std::none_of(object.begin(), object.begin() + i, is_name);
+      if (!is_new) return Fail(absl::StrCat("duplicate key ", Quote(name)));
+    }
     return true;
   }
 
@@ -111,7 +120,7 @@ class JsonBuilder {
   size_t max_values_;
   size_t num_values_ = 0;
   JsonValue root_;
-  std::vector<Container> open_;
+  std::vector<JsonValue*> open_;
   std::string key_;
   std::string error_;
 };

@@ -191,9 +191,11 @@ class ModelReader {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseSentencePieceModel(std::string_view bytes,
                                                                    const std::string& label,
-                                                                   std::vector<TokenId> eos_ids) {
+                                                                   std::vector<TokenId> eos_ids,
+                                                                   bool add_bos) {
   VITRINE_ASSIGN_OR_RETURN(SentencePieceDefinition definition, ModelReader(label).Read(bytes));
   if (!eos_ids.empty()) definition.eos_ids = std::move(eos_ids);
+  definition.add_bos = definition.add_bos && add_bos;
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = CreateSentencePieceTokenizer(definition);
   if (tokenizer.ok()) return tokenizer;
   return absl::Status(tokenizer.status().code(),

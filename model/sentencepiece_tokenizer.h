@@ -35,10 +35,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CreateSentencePieceTokenizer(
     const SentencePieceDefinition& definition);
 
 // Reads a tokenizer.model, a serialized sentencepiece.ModelProto; `label` names it in errors. The
-// begin token is put in front of a text where there is one; the end token counts where `eos_ids` is
-// empty. UNIMPLEMENTED names a model type or an option that is not supported.
+// begin token is put in front of a text where there is one, unless `add_bos` is false; the end
+// token counts where `eos_ids` is empty. UNIMPLEMENTED names a model type or an option that is not
+// supported.
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseSentencePieceModel(std::string_view bytes,
                                                                    const std::string& label,
-                                                                   std::vector<TokenId> eos_ids);
+                                                                   std::vector<TokenId> eos_ids,
+                                                                   bool add_bos = true);
 
 }  // namespace vitrine

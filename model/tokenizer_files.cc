@@ -20,10 +20,13 @@ constexpr std::string_view kModelFile = "tokenizer.model";
 constexpr std::string_view kConfigFile = "tokenizer_config.json";
 constexpr size_t kMaxConfigValues = 1'000'000;
 
-// Texts of special tokens that tokenizer_config.json names; empty: none.
-struct SpecialTexts {
+// What tokenizer_config.json says: texts of special tokens, empty where there are none, and whether
+// they go around a text, which a tokenizer.json says itself.
+struct TokenizerConfig {
   std::string bos;
   std::string eos;
+  bool add_bos = true;
+  bool add_eos = false;
 };
 
 // A token is named by its text, or by an object with its text and flags.
@@ -35,18 +38,20 @@ absl::StatusOr<std::string> TokenText(const JsonValue& config, const JsonConfigR
       .String("content");
 }
 
-absl::StatusOr<SpecialTexts> ReadConfig(const std::string& folder) {
-  SpecialTexts texts;
+absl::StatusOr<TokenizerConfig> ReadConfig(const std::string& folder) {
+  TokenizerConfig result;
   const absl::StatusOr<MappedFile> file =
       MappedFile::Open(absl::StrCat(folder, "/", std::string(kConfigFile)));
-  if (absl::IsNotFound(file.status())) return texts;
+  if (absl::IsNotFound(file.status())) return result;
   VITRINE_RETURN_IF_ERROR(file.status());
   VITRINE_ASSIGN_OR_RETURN(const JsonValue config,
                            ParseJson(file->bytes(), kConfigFile, kMaxConfigValues));
   const JsonConfigReader reader(config, std::string(kConfigFile));
-  VITRINE_ASSIGN_OR_RETURN(texts.bos, TokenText(config, reader, "bos_token"));
-  VITRINE_ASSIGN_OR_RETURN(texts.eos, TokenText(config, reader, "eos_token"));
-  return texts;
+  VITRINE_ASSIGN_OR_RETURN(result.bos, TokenText(config, reader, "bos_token"));
+  VITRINE_ASSIGN_OR_RETURN(result.eos, TokenText(config, reader, "eos_token"));
+  VITRINE_ASSIGN_OR_RETURN(result.add_bos, reader.Bool("add_bos_token", true));
+  VITRINE_ASSIGN_OR_RETURN(result.add_eos, reader.Bool("add_eos_token", false));
+  return result;
 }
 
 }  // namespace
@@ -61,10 +66,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerFolder(const std::string
     // Of two files that are missing the usual one is named.
     if (absl::IsNotFound(model.status())) return file.status();
     VITRINE_RETURN_IF_ERROR(model.status());
-    return ParseSentencePieceModel(model->bytes(), std::string(kModelFile), special.eos_ids);
+    VITRINE_ASSIGN_OR_RETURN(const TokenizerConfig config, ReadConfig(folder));
+    if (config.add_eos) {
+      return absl::UnimplementedError(
+          absl::StrCat(std::string(kConfigFile), ": add_eos_token is not supported"));
+    }
+    return ParseSentencePieceModel(model->bytes(), std::string(kModelFile), special.eos_ids,
+                                   config.add_bos);
   }
   VITRINE_RETURN_IF_ERROR(file.status());
-  VITRINE_ASSIGN_OR_RETURN(const SpecialTexts texts, ReadConfig(folder));
+  VITRINE_ASSIGN_OR_RETURN(const TokenizerConfig texts, ReadConfig(folder));
   SpecialTokens tokens = special;
   tokens.bos_text = texts.bos;
   if (tokens.eos_ids.empty()) tokens.eos_text = texts.eos;

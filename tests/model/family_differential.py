@@ -178,8 +178,10 @@ def gemma3(rng):
     config = gemma2(rng)
     config["attn_logit_softcapping"] = rng.choice([6.0, None, None])
     config["num_hidden_layers"] = rng.choice([3, 7])
-    if "layer_types" in config or flag(rng):
+    if "layer_types" in config:
         config["layer_types"] = layer_types(rng, config["num_hidden_layers"])
+    else:
+        config["sliding_window_pattern"] = rng.choice([2, 3, 6])
     config["rope_parameters"] = {
         "full_attention": rope(rng, config["head_dim"], ("default", "linear")),
         "sliding_attention": {"rope_type": "default", "rope_theta": rng.choice([10000.0, 5000.0])},
@@ -422,9 +424,9 @@ def spell_as_before(config, rng):
         if flag(rng):
             rules["type"] = rules.pop("rope_type")
         config["rope_scaling"] = rules
-    if config["model_type"] not in ("gemma3_text", "gemma2"):
-        if config.get("layer_types") and not config.get("use_sliding_window"):
-            config.pop("layer_types")
+    config.pop("layer_types", None)
+    if "_sliding_window_pattern" in config:
+        config["sliding_window_pattern"] = config.pop("_sliding_window_pattern")
     if "dtype" in config:
         config["torch_dtype"] = config.pop("dtype")
     return config

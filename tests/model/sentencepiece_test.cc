@@ -2,9 +2,12 @@
 // tokenizer_differential.py compares them with the library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <string>
@@ -13,6 +16,7 @@
 #include "model/bpe_model.h"
 #include "model/byte_token.h"
 #include "model/sentencepiece_tokenizer.h"
+#include "model/tokenizer_files.h"
 #include "model/unigram_model.h"
 
 namespace vitrine {
@@ -324,6 +328,29 @@ TEST(CharacterMapTest, ReplacesWhatTheTrieHolds) {
   for (const size_t cut : {3, 4, 5, 1027, 1028}) {
     EXPECT_FALSE(CharacterMap::Parse(bytes.substr(0, cut)).ok()) << cut;
   }
+}
+
+// tokenizer_config.json beside a tokenizer.model.
+TEST(SentencePieceTest, AFolderSaysWhetherTheBeginTokenIsPutInFront) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("sentencepiece." + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  TestModel model;
+  model.Add("<unk>", 0, TokenType::kUnknown);
+  model.Add("<s>", 0, TokenType::kControl);
+  model.Add("</s>", 0, TokenType::kControl);
+  const TokenId a = model.Add("\u2581a", 0);
+  std::ofstream(folder / "tokenizer.model", std::ios::binary) << model.Bytes();
+  const auto read = [&](const std::string& config) {
+    std::ofstream(folder / "tokenizer_config.json") << config;
+    return ReadTokenizerFolder(folder, {});
+  };
+  EXPECT_THAT(Ids(**read("{}"), "a"), ElementsAre(1, a));
+  EXPECT_THAT(Ids(**read(R"({"add_bos_token": true})"), "a"), ElementsAre(1, a));
+  EXPECT_THAT(Ids(**read(R"({"add_bos_token": false})"), "a"), ElementsAre(a));
+  EXPECT_THAT(std::string(read(R"({"add_eos_token": true})").status().message()),
+              HasSubstr("add_eos_token is not supported"));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

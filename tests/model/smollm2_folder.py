@@ -11,7 +11,6 @@ packages gguf, safetensors, tokenizers, torch and transformers.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 
 import gguf
@@ -19,6 +18,8 @@ import safetensors.torch
 import tokenizers
 import torch
 import transformers
+
+import served_text
 
 PROMPTS = ["The old lighthouse keeper opened the door and", "def fibonacci(n):\n", "Paris est"]
 TOKENS = 48
@@ -119,27 +120,6 @@ def reference_texts(out):
         yield tokenizer.decode(answer[0, ids.shape[1]:].tolist(), skip_special_tokens=False)
 
 
-def compare(out, build):
-    server = subprocess.Popen(
-        [build / "server/vitrine-server", f"--model={out}", "--listen=127.0.0.1:0",
-         "--numerics=exact"], stdout=subprocess.PIPE, text=True)
-    try:
-        address = server.stdout.readline().split()[-1]
-        differences = 0
-        for prompt, expected in zip(PROMPTS, reference_texts(out)):
-            answer = subprocess.run(
-                [build / "client/vitrine", "generate", prompt, f"--server={address}",
-                 "--temperature=0", f"--max_tokens={TOKENS}", "--ignore_eos", "--timeout=10m"],
-                check=True, capture_output=True, text=True).stdout
-            is_equal = answer.removesuffix("\n") == expected.removesuffix("\n")
-            print("equal" if is_equal else f"differs:\n{answer!r}\n{expected!r}", repr(prompt))
-            differences += not is_equal
-        return differences
-    finally:
-        server.terminate()
-        server.wait()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("gguf", type=pathlib.Path)
@@ -151,7 +131,10 @@ def main():
     write_config(reader, args.out)
     write_tokenizer(reader, args.out)
     write_weights(reader, args.out)
-    return compare(args.out, args.build) if args.build else 0
+    if not args.build:
+        return 0
+    return served_text.count_differences(args.build, args.out,
+                                         zip(PROMPTS, reference_texts(args.out)), TOKENS)
 
 
 if __name__ == "__main__":

@@ -368,6 +368,23 @@ TEST(CreateTokenizerTest, ReadsAFileWithoutTensors) {
   EXPECT_THAT(MustEncode(**tokenizer, "ab").ids, ElementsAre(end, ab));
 }
 
+// Gemma 4: pairs of characters, U+2581 for spaces, <0x00> for bytes without another token.
+TEST(CreateTokenizerTest, ReadsPairsOfCharacters) {
+  GgufBuilder builder;
+  builder.SetString("tokenizer.ggml.model", "gemma4")
+      .SetStrings("tokenizer.ggml.tokens",
+                  {"<bos>", "<0xC3>", "<0xA9>", "\u2581", "a", "\n", "\u2581a", "\n\n", "<turn>"})
+      .SetInts("tokenizer.ggml.token_type", {3, 6, 6, 1, 1, 1, 1, 1, 3})
+      .SetStrings("tokenizer.ggml.merges", {"\u2581 a", "\n \n"})
+      .SetUint("tokenizer.ggml.bos_token_id", 0);
+  const auto tokenizer = CreateFrom(builder);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::vector<TokenId> ids = MustEncode(**tokenizer, "a a\u00e9\n\n <turn>").ids;
+  EXPECT_THAT(ids, ElementsAre(0, 4, 6, 1, 2, 7, 3));
+  EXPECT_THAT(MustEncode(**tokenizer, "<turn>", {.parse_special = true}).ids, ElementsAre(0, 8));
+  EXPECT_EQ(Decode(**tokenizer, {4, 6, 1, 2, 7}), "a a\u00e9\n\n");
+}
+
 TEST(CreateTokenizerTest, AssumesNoSpecialIds) {
   const auto tokenizer = CreateFrom(VocabularyFile(TestVocabulary()));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
