@@ -142,7 +142,8 @@ TEST_F(MetricsTest, OffersNothingElse) {
   ASSERT_TRUE(posted);
   EXPECT_EQ(posted->status, 405);
   const auto flood = reader_->Post("/metrics", std::string(1 << 20, 'x'), "text/plain");
-  EXPECT_TRUE(!flood || flood->status == 413);
+  // Refused by what is noticed first: the method, the size, or the connection ends.
+  EXPECT_TRUE(!flood || flood->status == 405 || flood->status == 413);
   EXPECT_EQ(Status("/metrics"), 200);
 }
 
