@@ -13,6 +13,9 @@
 namespace vitrine::emu {
 namespace {
 
+// A warp that lags is picked when so many draws in a row give one of its threads.
+constexpr int kLaggardDraws = 8;
+
 thread_local Thread* current_thread = nullptr;
 char start_token = 0, end_token = 0;
 
@@ -139,11 +142,17 @@ void Block::Prepare(dim3 size) {
 #endif
   for (unsigned i = 0; i < n; ++i) StartThread(i, size, pool_.At(set + (i + shift) % n));
   for (unsigned i = 0; i < n; ++i) MakeReady(&threads_[InOrder(i, n)]);
+  laggard_ = Random(2) == 0 ? nullptr : &warps_[Random(warps_.size())];
 }
 
 Thread* Block::PickReady() {
   if (options().order == Order::kRandom) {
-    std::swap(ready_[ready_head_], ready_[ready_head_ + Random(ready_.size() - ready_head_)]);
+    size_t pick = 0;
+    for (int draw = 0; draw < kLaggardDraws; ++draw) {
+      pick = ready_head_ + Random(ready_.size() - ready_head_);
+      if (ready_[pick]->warp != laggard_) break;
+    }
+    std::swap(ready_[ready_head_], ready_[pick]);
   }
   Thread* const t = ready_[ready_head_++];
   if (ready_head_ == ready_.size()) {

@@ -117,6 +117,9 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<Thread*> ready_;
   size_t ready_head_ = 0;
+  // Random order: a warp that falls far behind the others, in every second block. Steps of equal
+  // probability keep warps so close together that a missing barrier may never show.
+  Warp* laggard_ = nullptr;
   Barrier barrier_;
   int live_ = 0;
   const std::function<void()>* body_ = nullptr;

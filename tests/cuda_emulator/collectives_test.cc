@@ -149,6 +149,26 @@ TEST(OrderTest, RandomDependsOnTheSeedOnly) {
   EXPECT_EQ(std::set<unsigned>(seen.begin(), seen.end()).size(), 128u);
 }
 
+// What a missing barrier between warps needs to show: one at its end, the other at its beginning.
+TEST(OrderTest, RandomLetsEitherWarpFallFarBehind) {
+  constexpr int kSteps = 50;
+  bool fell_behind[2] = {};
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Seed(seed);
+    int steps[2] = {};
+    RunKernel(1, 64, [&] {
+      const unsigned warp = threadIdx.x / 32;
+      for (int i = 0; i < kSteps; ++i) {
+        __syncwarp();
+        steps[warp] = i;
+      }
+      if (steps[1 - warp] < kSteps / 5) fell_behind[1 - warp] = true;
+    });
+  }
+  EXPECT_TRUE(fell_behind[0]);
+  EXPECT_TRUE(fell_behind[1]);
+}
+
 TEST(YieldTest, LetsOthersRun) {
   bool flag = false;
   RunKernel(1, 2, [&] {

@@ -41,14 +41,6 @@ emu_switch_stack:
 // stack would underflow.
 #define EMU_RAW __attribute__((no_sanitize("address"), noinline))
 
-#if EMU_MSAN
-// libstdc++ and GoogleTest are not instrumented: what they wrote looks uninitialised to
-// interceptors such as strlen. Kernels call none of these, so nothing is lost.
-__attribute__((constructor(101))) static void DisableInterceptorChecks() {
-  __msan_scoped_disable_interceptor_checks();
-}
-#endif
-
 namespace vitrine::emu {
 namespace {
 

@@ -1,11 +1,6 @@
 // Whole models on a CUDA device, here an emulated one, beside the same models on the CPU: every
 // golden folder of tests/data/models, which cover the families, and random llamas, whose shapes
-// take the matrix kernels.
-//
-// The stated bound. With exact numerics both compute in f32, so the golden file's own tolerance
-// holds. With fast numerics activations, keys, values and softmax weights are rounded to bf16: to
-// first order an error is linear in the unit roundoff, so the measured noise of an f32 run (2^-24)
-// times 2^15 bounds a bf16 run (2^-9).
+// take the matrix kernels. The bounds are those of model_on_backend.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +18,6 @@
 namespace vitrine::testing {
 namespace {
 
-constexpr float kF32ToBf16 = 0x1p15f;
-
 struct Case {
   std::string model;  // A golden folder, or "random-" and a type.
   Numerics numerics = Numerics::kExact;
@@ -35,19 +28,13 @@ struct Case {
   }
 };
 
-float LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
-  float largest = 0.0f;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
-
 class CudaModelTest : public ::testing::TestWithParam<Case> {
  protected:
   // How far a logit may be from the CPU's exact one.
   static float Bound(const std::vector<TokenId>& tokens, const std::vector<float>& exact) {
     const auto& [name, numerics] = GetParam();
     if (GetParam().is_golden()) {
-      std::ifstream file(VITRINE_TEST_DATA "/models/" + name + "/expected.json");
+      std::ifstream file(TestData() + "/models/" + name + "/expected.json");
       const auto json = nlohmann::json::parse(file);
       if (numerics == Numerics::kExact) return json["tolerance_max_abs"]["logits"];
       return kF32ToBf16 * float{json["noise_max_abs_f32_f64"]["logits"]};
@@ -157,7 +144,7 @@ TEST_P(CudaModelTest, ARowDoesNotDependOnChunksAndNeighbours) {
 
 std::vector<Case> AllCases() {
   std::vector<std::string> models;
-  for (const auto& entry : std::filesystem::directory_iterator(VITRINE_TEST_DATA "/models")) {
+  for (const auto& entry : std::filesystem::directory_iterator(TestData() + "/models")) {
     if (entry.is_directory()) models.push_back(entry.path().filename().string());
   }
   std::sort(models.begin(), models.end());

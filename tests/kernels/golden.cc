@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "nlohmann/json.hpp"
+#include "tests/test_data.h"
 
 namespace vitrine::testing {
 namespace {
@@ -29,7 +30,7 @@ void Flatten(const nlohmann::json& value, std::vector<double>& numbers) {
 }  // namespace
 
 GoldenValue::GoldenValue(const std::string& file) {
-  const std::string path = std::string(VITRINE_TEST_DATA) + "/ops/" + file;
+  const std::string path = TestData() + "/ops/" + file;
   std::ifstream stream(path);
   if (!stream) throw std::runtime_error("cannot open " + path);
   root_ = std::make_shared<const nlohmann::json>(nlohmann::json::parse(stream));

@@ -55,6 +55,9 @@ TEST_P(MatMulTest, MatchesTheOracleForEveryType) {
     ExpectProduct(dtype, 2, 576, 48);
     ExpectProduct(dtype, 17, 96, 21);  // One more row than a tile, outputs that fill no panel.
     ExpectProduct(dtype, 33, 64, 1);
+    // Sums that a kernel cuts into as many parts as it ever does, all full or not.
+    ExpectProduct(dtype, 1, 1024, 16);
+    ExpectProduct(dtype, 17, 1824, 16);
   }
   for (const DType dtype : kOptionalTypes) {
     ExpectProduct(dtype, 1, 256, 16);
@@ -146,7 +149,7 @@ TEST_P(MatMulTest, OneRowBufferServesConsumersOfDifferentTypes) {
 // Products of `rows` consecutive rows of one fixed input, starting at `first`.
 std::vector<float> Products(const BackendCase& backend_case, int threads, DType dtype, int first,
                             int rows) {
-  constexpr int64_t kColumns = 96;
+  constexpr int64_t kColumns = 1184;  // Kernels cut such a sum into several parts.
   constexpr int64_t kOutputs = 45;
   Harness harness(backend_case, threads);
   Random random(23);

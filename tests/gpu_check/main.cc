@@ -1,0 +1,136 @@
+// Everything a GPU machine can tell about the cuda backend, in one run of a few minutes.
+//
+// Correctness first: the wrapped instructions, every op test, whole models. Then speed: the
+// device's own limits, each kernel beside them, and steps of a model of Llama 3 8B's shape. Prints
+// as it goes and writes one JSON file: {"device", "tests", "failures", "limits", "kernels",
+// "steps", "not_measured"}. Exit code 0: all tests passed; 1: some failed; 2: nothing could be run.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/backend_factory.h"
+#include "tests/gpu_check/device_limits.h"
+#include "tests/gpu_check/kernel_speed.h"
+#include "tests/gpu_check/ptx_wrappers.h"
+#include "tests/gpu_check/report.h"
+#include "tests/gpu_check/required.h"
+#include "tests/gpu_check/step_speed.h"
+
+namespace vitrine::gpu_check {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: gpu_check [--json=FILE] [--check_only | --speed_only] [GoogleTest's flags]\n"
+    "       gpu_check --write_wrappers=FILE   what the wrapped instructions give here\n"
+    "The environment variable VITRINE_TEST_DATA names the folder of stored data, "
+    "VITRINE_TEST_MODEL "
+    "a model file.\n";
+
+#ifdef GPU_CHECK_EMULATED
+constexpr bool kIsEmulated = true;
+#else
+constexpr bool kIsEmulated = false;
+#endif
+
+struct Flags {
+  std::string json;
+  std::string wrappers;
+  bool checks = true;
+  bool speed = true;
+};
+
+// What GoogleTest left of the command line.
+bool Parse(int argc, char** argv, Flags& flags) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    const auto value_of = [&](std::string_view name, std::string& value) {
+      if (!arg.starts_with(name)) return false;
+      value = arg.substr(name.size());
+      return true;
+    };
+    if (arg == "--check_only") {
+      flags.speed = false;
+    } else if (arg == "--speed_only") {
+      flags.checks = false;
+    } else if (!value_of("--json=", flags.json) && !value_of("--write_wrappers=", flags.wrappers)) {
+      return false;
+    }
+  }
+  return flags.checks || flags.speed;
+}
+
+nlohmann::json DeviceFacts(const Backend& backend) {
+  cudaDeviceProp device;
+  int driver = 0, runtime = 0;
+  if (cudaGetDeviceProperties(&device, 0) != cudaSuccess) return nullptr;
+#ifndef GPU_CHECK_EMULATED
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+#endif
+  return {{"description", backend.description()},
+          {"name", device.name},
+          {"compute_capability", device.major * 10 + device.minor},
+          {"multiprocessors", device.multiProcessorCount},
+          {"memory_bytes", device.totalGlobalMem},
+          {"free_bytes", backend.FreeBytes().value_or(0)},
+          {"l2_bytes", device.l2CacheSize},
+          {"shared_bytes_per_block", device.sharedMemPerBlockOptin},
+          {"registers_per_block", device.regsPerBlock},
+          {"driver", driver},
+          {"runtime", runtime},
+          {"emulated", kIsEmulated}};
+}
+
+void MeasureSpeed(Report& report) {
+  const SpeedPlan plan = kIsEmulated ? TinyPlan() : SpeedPlan();
+  const DeviceLimits limits =
+      kIsEmulated ? MeasureLimits(1 << 12, 2) : MeasureLimits(size_t{4} << 30, 4096);
+  report.Set("limits", {{"copy_gb_per_s", limits.copy_bytes_per_s / 1e9},
+                        {"read_gb_per_s", limits.read_bytes_per_s / 1e9},
+                        {"mma_tflop_per_s", limits.mma_flops_per_s / 1e12},
+                        {"launch_us", limits.launch_s * 1e6}});
+  MeasureKernels(plan, limits, report);
+  const std::unique_ptr<Backend> backend = Required(CreateBackend("cuda", {}));
+  MeasureSteps(*backend, plan, limits, report);
+}
+
+int Main(int argc, char** argv) {
+  // By default, the tests of this backend alone.
+  GTEST_FLAG_SET(filter, "*cuda*:Wrappers*:*ModelsTest*:*CudaModelTest*");
+  ::testing::InitGoogleTest(&argc, argv);
+  Flags flags;
+  if (!Parse(argc, argv, flags)) {
+    std::fputs(kUsage, stderr);
+    return 2;
+  }
+  Report report;
+  // Made anew for each part, which holds the device alone.
+  report.Set("device", DeviceFacts(*Required(CreateBackend("cuda", {}))));
+  if (!flags.wrappers.empty()) {
+    std::ofstream file(flags.wrappers);
+    file << ToText(RunWrappers());
+    file.close();
+    return file ? 0 : 2;
+  }
+  bool passed = true;
+  if (flags.checks) {
+    // GoogleTest owns it.
+    ::testing::UnitTest::GetInstance()->listeners().Append(new TestListener(report));
+    passed = RUN_ALL_TESTS() == 0;
+  }
+  // Figures of kernels that compute something else would mean nothing.
+  if (flags.speed && passed) MeasureSpeed(report);
+  if (!flags.json.empty() && !report.Write(flags.json)) return 2;
+  return passed ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace vitrine::gpu_check
+
+int main(int argc, char** argv) { return vitrine::gpu_check::Main(argc, argv); }
