@@ -329,6 +329,7 @@ class BugLogTest : public GrpcServerTest {
     ServerOptions options = TestOptions();
     options.scheduler.optimistic_admission = true;
     StartServer(options, /*blocks=*/20);
+    is_frozen_ = true;  // Until all are there: how many are preempted must not depend on timing.
     std::vector<std::thread> clients;
     for (int i = 0; i < 8; ++i) {
       clients.emplace_back([&, i] {
@@ -339,6 +340,8 @@ class BugLogTest : public GrpcServerTest {
         EXPECT_EQ(Generate(request).ids(), Expected(prompt, 120, {.temperature = 1, .seed = 7}));
       });
     }
+    EXPECT_TRUE(Eventually([&] { return server_->open_streams() == 8; }));
+    is_frozen_ = false;
     for (std::thread& client : clients) client.join();
     EXPECT_GE(server_->engine().load().preemptions, 3);
   }
