@@ -99,6 +99,7 @@ TEST_F(GrpcServerTest, AClientThatReadsNothingLosesItsStream) {
       grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
   const auto reader = dead->Generate(&context, Request("dead", kLong));
+  ASSERT_TRUE(Eventually([&] { return server_->open_streams() == 1; }));
   EXPECT_TRUE(Eventually([&] { return server_->open_streams() == 0; }));
   context.TryCancel();
   EXPECT_FALSE(reader->Finish().ok());
