@@ -77,7 +77,8 @@ cache_cost() {
   echo "== prompts without a common prefix, cache on and off in turn, $rounds rounds"
   for round in $(seq "$rounds"); do
     for cache in true false; do
-      start_server --prefix_cache=$cache
+      # A pool that both use up: else the one touches fresh memory and the other its own again.
+      start_server --prefix_cache=$cache --kv_cache_bytes=$((128 << 20)) --context_length=2048
       bench --concurrency=16 --requests=64 --prompt_tokens=256 --output_tokens=64 \
         --load_seed="$round" --json >"$results/cost.$cache.$round"
       stop_server
