@@ -189,8 +189,8 @@ VITRINE_INLINE void ScoreInt8Keys(const SegmentQuery* rows, const uint8_t* const
   }
 }
 
-// Raw scores of `kRows` rows against kVectors pages; pages past the last one repeat it and their
-// scores are overwritten later.
+// Raw scores of `kRows` rows against S::kAttentionVectors pages; pages past the last one repeat it
+// and their scores are overwritten later.
 template <class S, class Kv, int kRows, bool kFetch>
 VITRINE_INLINE void ScorePages(const SegmentQuery* rows, const SegmentPages& pages, int first,
                                int head_dim, float (*scores)[kAttentionSegmentKeys + 16]) {
