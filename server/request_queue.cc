@@ -42,6 +42,7 @@ absl::Status RequestQueue::Push(std::shared_ptr<ActiveRequest> request, int64_t 
 
 absl::Status RequestQueue::Admissible(const GenerationRequest& request, int64_t now_us) const {
   if (!closed_.ok()) return closed_;
+  if (request.deadline_us <= now_us) return absl::DeadlineExceededError("the deadline passed");
   const auto wait_us = static_cast<int64_t>(start_interval_us_ * load_.requests);
   if (load_.requests >= limits_.max_requests) {
     return Full(absl::StrCat("the queue is full: ", load_.requests, " of ", limits_.max_requests,

@@ -43,6 +43,7 @@ class CpuBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<PackedMatrix>> DoPackMatrix(const MatrixSource& source) override;
   absl::StatusOr<std::unique_ptr<RowBuffer>> DoCreateRowBuffer(const RowBufferSpec& spec) override;
   absl::StatusOr<std::unique_ptr<KvStorage>> DoCreateKvStorage(const KvStorageSpec& spec) override;
+  void Touch(Buffer& memory);
   void DoCopyToDevice(const void* source, void* target, size_t bytes) override {
     recorder_.Flush();
     if (bytes > 0) std::memcpy(target, source, bytes);
@@ -98,6 +99,29 @@ absl::StatusOr<Buffer> CpuBackend::DoAllocate(size_t bytes) {
   Buffer buffer = arena_.AllocateBuffer(bytes);
   if (buffer.As<uint8_t>().data() == nullptr) return OutOfMemory("a buffer", bytes);
   return buffer;
+}
+
+// Makes the system provide fresh memory now. Every head of every layer has its own stream of pages
+// in the cache, all of the same length: one step would wait until hundreds of MiB are cleared each
+// time that they reach their next huge pages.
+void CpuBackend::Touch(Buffer& memory) {
+  constexpr size_t kPage = 4096;
+  struct Job {
+    ThreadPool& pool;
+    DeviceSpan<uint8_t> memory;
+  } job{pool_, memory.As<uint8_t>()};
+  recorder_.Flush();
+  pool_.Run(
+      [](void* context, int worker) {
+        auto& self = *static_cast<Job*>(context);
+        const auto pages = static_cast<int64_t>((self.memory.size() + kPage - 1) / kPage);
+        constexpr int kGrain = 512;  // A huge page.
+        self.pool.ForEach(worker, pages, kGrain, [&](int64_t page) {
+          volatile uint8_t* first = self.memory.data() + static_cast<size_t>(page) * kPage;
+          *first = 0;
+        });
+      },
+      &job);
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::DoPackMatrix(const MatrixSource& source) {
@@ -168,6 +192,7 @@ absl::StatusOr<std::unique_ptr<KvStorage>> CpuBackend::DoCreateKvStorage(
   const size_t bytes = pages * CpuKvStorage::PageBytes(spec);
   Buffer memory = arena_.AllocateBuffer(bytes);
   if (memory.As<uint8_t>().data() == nullptr) return OutOfMemory("the key/value cache", bytes);
+  Touch(memory);
   return std::make_unique<CpuKvStorage>(spec, std::move(memory));
 }
 
