@@ -19,6 +19,7 @@ inline constexpr uint32_t kNoKey = 0xFFFFFFFFu;
 struct KeyRange {
   int32_t begin = 0;
   int32_t end = 0;
+  friend bool operator==(const KeyRange&, const KeyRange&) = default;
 };
 
 // The keys that one row sees: positions [first_key, position].

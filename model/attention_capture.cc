@@ -55,9 +55,6 @@ void AttentionCapture::CollectTraced(const Batch& batch) {
 void AttentionCapture::CollectKept(const Batch& batch) {
   kept_rows_.clear();
   certified_ = batch.certified_rows.size();
-  for (int layer = 0; layer < config_.num_layers; ++layer) {
-    for (const int32_t row : traced_rows_) kept_rows_.push_back(layer * limits_.max_rows + row);
-  }
   for (const int32_t row : batch.certified_rows) {
     for (int layer = 0; layer < config_.num_layers; ++layer) {
       kept_rows_.push_back(layer * limits_.max_rows + row);
@@ -71,7 +68,7 @@ DeviceSpan<float> AttentionCapture::LogSumExp(int layer) const {
   return log_sum_exp_.As<float>().subspan(static_cast<size_t>(layer) * size, size);
 }
 
-void AttentionCapture::KeepQueries(int layer, DeviceSpan<const float> q) {
+void AttentionCapture::KeepLayer(int layer, DeviceSpan<const float> q) {
   if (traced_rows_.empty()) return;
   const int columns = config_.num_heads * config_.head_dim;
   const size_t size = traced_rows_.size() * static_cast<size_t>(columns);
@@ -80,14 +77,23 @@ void AttentionCapture::KeepQueries(int layer, DeviceSpan<const float> q) {
        .row_ids = traced_rows_,
        .columns = columns,
        .output = queries_.As<float>().subspan(static_cast<size_t>(layer) * size, size)});
+  const size_t heads = traced_rows_.size() * static_cast<size_t>(config_.num_heads);
+  backend_.GatherRows(
+      {.input = LogSumExp(layer),
+       .row_ids = traced_rows_,
+       .columns = config_.num_heads,
+       .output = kept_.As<float>().subspan(static_cast<size_t>(layer) * heads, heads)});
 }
 
 void AttentionCapture::End() {
   if (kept_rows_.empty()) return;
+  const size_t first = traced_rows_.size() * static_cast<size_t>(config_.num_layers) *
+                       static_cast<size_t>(config_.num_heads);
   backend_.GatherRows({.input = log_sum_exp_.As<float>(),
                        .row_ids = kept_rows_,
                        .columns = config_.num_heads,
-                       .output = kept_.As<float>()});
+                       .output = kept_.As<float>().subspan(
+                           first, kept_rows_.size() * static_cast<size_t>(config_.num_heads))});
 }
 
 void AttentionCapture::ReadLogSumExp(std::span<float> values) const {

@@ -32,10 +32,10 @@ class AttentionCapture {
   // Where the attention of a layer writes its log-sum-exp: [rows, num_heads].
   DeviceSpan<float> LogSumExp(int layer) const;
   // Behind the attention of a layer; `q` is what it read: [rows, num_heads, head_dim].
-  void KeepQueries(int layer, DeviceSpan<const float> q);
+  void KeepLayer(int layer, DeviceSpan<const float> q);
   void End();
 
-  // What End has kept, for AttentionRows: rows are the traced rows of the step, in order.
+  // What KeepLayer has kept, for AttentionRows: rows are the traced rows of the step, in order.
   const PagedBatch& traced() const { return traced_; }
   DeviceSpan<const float> queries() const { return queries_.As<float>(); }  // [layers, traced, ...]
   DeviceSpan<float> log_sum_exp() const { return kept_.As<float>(); }  // [layers, traced, heads]

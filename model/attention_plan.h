@@ -33,6 +33,8 @@ struct AttentionPlan {
   std::vector<int32_t> span_begin;  // [spans + 1]; empty: not wanted.
   bool wants_rows = false;          // Every number of the combined row.
 
+  friend bool operator==(const AttentionPlan&, const AttentionPlan&) = default;
+
   int layer_axis() const {
     return is_paired || reduce_layers.has_value() ? 1 : static_cast<int>(layers.size());
   }

@@ -39,6 +39,17 @@ bool HasSingleRows(const AttentionPlan& plan) {
   return MembersOf(plan) == 1 && !HasTwoStages(plan) && plan.stage == AttentionStage::kWeights;
 }
 
+// Whether a run may be computed layer by layer with others. Whole rows are large.
+bool IsSingleRow(const TracedRows& run) {
+  const AttentionPlan& plan = *run.plan;
+  return run.rows == 1 && HasSingleRows(plan) && !plan.is_paired && !plan.wants_rows;
+}
+
+int PositionOf(const Batch& batch, const TracedRows& run) {
+  const auto sequence = static_cast<size_t>(run.sequence);
+  return batch.first_position[sequence] + run.first_row - batch.row_begin[sequence];
+}
+
 // Most that one result takes in the output area.
 size_t OutputFloats(const AttentionPlan& plan, size_t keys) {
   const auto members =
@@ -73,25 +84,91 @@ int AttentionReader::MaxReducedHeads(const ModelConfig& config) {
   return std::max({64, config.num_layers, config.num_heads});
 }
 
-void AttentionReader::Read(const Batch& batch, const AttentionCapture& capture, const KvStorage& kv,
-                           DeviceSpan<const float> alibi_slopes,
-                           std::vector<AttentionPiece>& pieces) {
-  const size_t first = pieces.size();
-  Source source = {.capture = capture, .kv = kv, .alibi_slopes = alibi_slopes};
+void AttentionReader::Begin(const Batch& batch, const AttentionCapture& capture,
+                            const KvStorage& kv, DeviceSpan<const float> alibi_slopes) {
+  step_.emplace(Source{.capture = capture, .kv = kv, .alibi_slopes = alibi_slopes});
+  passes_.clear();
+  outputs_used_ = 0;
   lse_deltas_.clear();
   is_approximate_ = kv.spec().dtype != DType::kF32;
+  is_joined_.assign(batch.traces.size(), 0);
+  for (size_t first = 0; first < batch.traces.size(); ++first) {
+    if (is_joined_[first] == 0 && IsSingleRow(batch.traces[first])) JoinRuns(batch, first);
+  }
+}
+
+// Runs from `first` on that ask the same become one pass, as many as the scratch memory holds.
+void AttentionReader::JoinRuns(const Batch& batch, size_t first) {
+  Pass pass;
+  pass.plan = batch.traces[first].plan;
+  pass.piece.rows = 1;
+  pass.piece.layers = pass.plan->layer_axis();
+  pass.piece.heads = pass.plan->head_axis();
+  int traced_row = 0;
+  for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
+    const TracedRows& run = batch.traces[trace];
+    const Pass::SingleRow row = {.trace = static_cast<int>(trace),
+                                 .position = PositionOf(batch, run),
+                                 .traced_row = std::exchange(traced_row, traced_row + run.rows)};
+    const bool asks_the_same = run.plan == pass.plan || *run.plan == *pass.plan;
+    if (trace < first || is_joined_[trace] != 0 || !IsSingleRow(run) || !asks_the_same) continue;
+    const int keys = std::max(pass.piece.key_columns, row.position + 1);
+    const size_t items = (pass.single_rows.size() + 1) * pass.plan->heads.size();
+    if (items > kMaxItems || items * static_cast<size_t>(keys) > scratch_.As<float>().size()) break;
+    pass.piece.key_columns = keys;
+    pass.single_rows.push_back(row);
+  }
+  for (size_t layer = 0; layer < pass.plan->layers.size(); ++layer) {
+    for (const Pass::SingleRow& row : pass.single_rows) {
+      for (size_t head = 0; head < pass.plan->heads.size(); ++head) {
+        AddItem(pass, layer, head, row.traced_row, row.position);
+        pass.keys.push_back(pass.item_keys.back());
+      }
+    }
+  }
+  ListSpans(pass);
+  if (pass.single_rows.empty() || !PlaceOutputs(pass)) return;
+  for (const Pass::SingleRow& row : pass.single_rows) {
+    is_joined_[static_cast<size_t>(row.trace)] = 1;
+  }
+  passes_.push_back(std::move(pass));
+}
+
+void AttentionReader::ReadLayer(int layer) {
+  for (const Pass& pass : passes_) {
+    const size_t count = pass.results_per_layer();
+    for (size_t i = 0; i < pass.plan->layers.size(); ++i) {
+      if (pass.plan->layers[i] != layer) continue;
+      const size_t first = i * count;
+      DeviceSpan<const float> log_sum_exp;
+      if (pass.plan->wants_stats) {
+        log_sum_exp = LogSumExp(std::span(pass.log_sum_exp_ids).subspan(first, count), *step_);
+      }
+      ComputeRows(std::span(pass.items).subspan(first, count), pass.piece.key_columns,
+                  AttentionStage::kWeights, *step_);
+      Reduce(pass, scratch_.As<float>(), log_sum_exp, first, count);
+    }
+  }
+}
+
+void AttentionReader::Read(const Batch& batch, std::vector<AttentionPiece>& pieces) {
+  const auto first = static_cast<ptrdiff_t>(pieces.size());
+  Source source = *step_;
   const auto needs_sums_first = [](const TracedRows& run) { return !HasSingleRows(*run.plan); };
   if (is_approximate_ && std::ranges::any_of(batch.traces, needs_sums_first)) {
+    Drain(pieces);  // Normalize needs the output area.
     Normalize(batch, source);
   }
   for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
-    ReadRun(batch, static_cast<int>(trace), source, pieces);
+    if (is_joined_[trace] == 0) ReadRun(batch, static_cast<int>(trace), source, pieces);
     source.first_traced += batch.traces[trace].rows;
   }
   Drain(pieces);
+  const auto read = std::ranges::subrange(pieces.begin() + first, pieces.end());
+  std::ranges::stable_sort(read, {}, &AttentionPiece::trace);
   double work = 0;
-  for (size_t i = first; i < pieces.size(); ++i) work += pieces[i].share;
-  for (size_t i = first; i < pieces.size(); ++i) pieces[i].share /= work;
+  for (const AttentionPiece& piece : read) work += piece.share;
+  for (AttentionPiece& piece : read) piece.share /= work;
 }
 
 // Replaces the log-sum-exp of every row that is part of another by that of its recomputed scores.
@@ -117,8 +194,7 @@ void AttentionReader::SumRun(const Batch& batch, const TracedRows& run, const So
   single.layers = run.plan->layers;
   single.heads = run.plan->heads;
   single.is_paired = run.plan->is_paired;
-  const auto sequence = static_cast<size_t>(run.sequence);
-  const int position = batch.first_position[sequence] + run.first_row - batch.row_begin[sequence];
+  const int position = PositionOf(batch, run);
   const size_t keys = static_cast<size_t>(position) + static_cast<size_t>(run.rows);
   const auto fitting = static_cast<int>(std::min(scratch_.As<float>().size() / keys, kMaxItems));
   const int rows = std::min(run.rows, fitting);
@@ -145,7 +221,8 @@ void AttentionReader::SumRun(const Batch& batch, const TracedRows& run, const So
         pass.row_sums = outputs_used_;
         outputs_used_ += pass.items.size();
         passes_.push_back(std::move(pass));
-        ComputeRows(passes_.back(), AttentionStage::kWeights, at);
+        ComputeRows(passes_.back().items, passes_.back().piece.key_columns,
+                    AttentionStage::kWeights, at);
         SumRows(passes_.back());
       }
     }
@@ -172,8 +249,7 @@ void AttentionReader::ReadRun(const Batch& batch, int trace, const Source& sourc
                               std::vector<AttentionPiece>& pieces) {
   const TracedRows& run = batch.traces[static_cast<size_t>(trace)];
   const AttentionPlan& plan = *run.plan;
-  const auto sequence = static_cast<size_t>(run.sequence);
-  const int position = batch.first_position[sequence] + run.first_row - batch.row_begin[sequence];
+  const int position = PositionOf(batch, run);
   const size_t keys = static_cast<size_t>(position) + static_cast<size_t>(run.rows);
   const size_t items = std::min(scratch_.As<float>().size() / keys, kMaxItems);
   const size_t fitting = std::min(items / static_cast<size_t>(MembersOf(plan)),
@@ -221,11 +297,24 @@ void AttentionReader::AddPass(const AttentionPlan& plan, const AttentionPiece& p
   if (HasTwoStages(plan)) {
     EnqueueLayers(pass, source);
     passes_.push_back(std::move(pass));
-    Reduce(passes_.back(), layers_.As<float>());
+    Reduce(passes_.back(), layers_.As<float>(), log_sum_exp_.As<float>(), 0,
+           passes_.back().results());
     return;
   }
   passes_.push_back(std::move(pass));
   Enqueue(passes_.back(), source);
+}
+
+void AttentionReader::AddItem(Pass& pass, size_t layer, size_t head, int traced_row,
+                              int position) const {
+  const int32_t at = pass.plan->layers[layer];
+  const int32_t query_head = pass.plan->heads[head];
+  const int window = windows_[static_cast<size_t>(at)];
+  pass.items.push_back({.row = traced_row, .layer = at, .head = query_head});
+  pass.item_keys.push_back(
+      {.first_key = window == 0 ? 0 : std::max(0, position - window + 1), .position = position});
+  pass.log_sum_exp_ids.push_back(
+      (at * step_->capture.traced().rows() + traced_row) * config_.num_heads + query_head);
 }
 
 // Results in the order [layer, head, row]; behind each other the members of one.
@@ -235,15 +324,7 @@ void AttentionReader::ListItems(Pass& pass, const Source& source) const {
   const bool all_layers = plan.reduce_layers.has_value();
   const bool all_heads = plan.reduce_heads.has_value();
   const auto add = [&](size_t layer, size_t head, int row) {
-    const int position = piece.first_position + row;
-    const int32_t at = plan.layers[layer];
-    const int window = windows_[static_cast<size_t>(at)];
-    const int traced = source.first_traced + row;
-    pass.items.push_back({.row = traced, .layer = at, .head = plan.heads[head]});
-    pass.item_keys.push_back(
-        {.first_key = window == 0 ? 0 : std::max(0, position - window + 1), .position = position});
-    pass.log_sum_exp_ids.push_back(
-        (at * source.capture.traced().rows() + traced) * config_.num_heads + plan.heads[head]);
+    AddItem(pass, layer, head, source.first_traced + row, piece.first_position + row);
   };
   const auto add_result = [&](int layer, int head, int row) {
     const size_t begin = pass.item_keys.size();
@@ -284,39 +365,22 @@ void AttentionReader::ListSpans(Pass& pass) const {
 
 // False: the output area has no room left.
 bool AttentionReader::PlaceOutputs(Pass& pass) {
-  const AttentionPlan& plan = *pass.plan;
-  const size_t results = pass.results();
-  size_t end = outputs_used_;
-  const auto place = [&](size_t per_result) {
-    return std::exchange(end, end + results * per_result);
-  };
-  const auto top_k = static_cast<size_t>(plan.top_k);
-  pass.stats = place(plan.wants_stats ? kAttentionStats : 0);
-  pass.top_keys = place(top_k);
-  pass.top_values = place(top_k);
-  pass.tail_mass = place(top_k > 0 ? 1 : 0);
-  pass.span_mass = place(pass.span_begin.empty() ? 0 : pass.span_begin.size() - 1);
-  pass.values = place(plan.wants_rows ? static_cast<size_t>(pass.piece.key_columns) : 0);
-  pass.row_sums = end;
-  if (!pass.sums_in_spans) end += pass.items.size();
+  const size_t end = PlaceResults(pass, outputs_used_);
   if (end > outputs_.As<float>().size()) return false;
   outputs_used_ = end;
   return true;
 }
 
-void AttentionReader::Enqueue(Pass& pass, const Source& source) {
-  ComputeRows(pass, AttentionStage::kWeights, source);
+void AttentionReader::Enqueue(const Pass& pass, const Source& source) {
+  const int keys = pass.piece.key_columns;
+  DeviceSpan<const float> log_sum_exp;
+  if (pass.plan->wants_stats) log_sum_exp = LogSumExp(pass.log_sum_exp_ids, source);
+  ComputeRows(pass.items, keys, AttentionStage::kWeights, source);
   if (!pass.sums_in_spans) SumRows(pass);
   if (pass.plan->stage == AttentionStage::kScores) {
-    ComputeRows(pass, AttentionStage::kScores, source);
+    ComputeRows(pass.items, keys, AttentionStage::kScores, source);
   }
-  if (pass.plan->wants_stats) {
-    backend_.GatherRows({.input = source.capture.log_sum_exp(),
-                         .row_ids = pass.log_sum_exp_ids,
-                         .columns = 1,
-                         .output = log_sum_exp_.As<float>()});
-  }
-  Reduce(pass, scratch_.As<float>());
+  Reduce(pass, scratch_.As<float>(), log_sum_exp, 0, pass.results());
 }
 
 // The first of two stages: the heads of each layer become one row of layers_.
@@ -358,7 +422,8 @@ void AttentionReader::EnqueueLayers(const Pass& outer, const Source& source) {
                        .output = log_sum_exp_.As<float>()});
 }
 
-void AttentionReader::ComputeRows(const Pass& pass, AttentionStage stage, const Source& source) {
+void AttentionReader::ComputeRows(std::span<const AttentionItem> items, int key_columns,
+                                  AttentionStage stage, const Source& source) {
   backend_.AttentionRows({.q = source.capture.queries(),
                           .log_sum_exp = source.capture.log_sum_exp(),
                           .row_capacity = source.capture.traced().rows(),
@@ -369,10 +434,23 @@ void AttentionReader::ComputeRows(const Pass& pass, AttentionStage stage, const 
                           .softcap = config_.attention_softcap,
                           .windows = windows_,
                           .alibi_slopes = source.alibi_slopes,
-                          .items = pass.items,
+                          .items = items,
                           .stage = stage,
-                          .key_columns = pass.piece.key_columns,
+                          .key_columns = key_columns,
                           .output = scratch_.As<float>()});
+}
+
+// Those of the captured numbers, [ids]; valid until the next call.
+DeviceSpan<const float> AttentionReader::LogSumExp(std::span<const int32_t> ids,
+                                                   const Source& source) {
+  const auto is_gap = [](int32_t a, int32_t b) { return b != a + 1; };
+  const DeviceSpan<const float> captured = source.capture.log_sum_exp();
+  if (std::ranges::adjacent_find(ids, is_gap) == ids.end()) {
+    return captured.subspan(static_cast<size_t>(ids.front()), ids.size());
+  }
+  backend_.GatherRows(
+      {.input = captured, .row_ids = ids, .columns = 1, .output = log_sum_exp_.As<float>()});
+  return log_sum_exp_.As<float>().subspan(0, ids.size());
 }
 
 void AttentionReader::SumRows(const Pass& pass) {
@@ -387,18 +465,19 @@ void AttentionReader::SumRows(const Pass& pass) {
        .span_mass = outputs_.As<float>().subspan(pass.row_sums, pass.items.size())});
 }
 
-void AttentionReader::Reduce(const Pass& pass, DeviceSpan<const float> input) {
+// Results [first, first + results) of the pass, whose rows are in `input`.
+void AttentionReader::Reduce(const Pass& pass, DeviceSpan<const float> input,
+                             DeviceSpan<const float> log_sum_exp, size_t first, size_t results) {
   const AttentionPlan& plan = *pass.plan;
-  const size_t results = pass.results();
   const auto keys = static_cast<size_t>(pass.piece.key_columns);
   AttentionReduceArgs args = {.input = input,
                               .key_columns = pass.piece.key_columns,
                               .members = pass.members,
                               .combine = CombineOf(plan),
-                              .rows = pass.keys,
-                              .log_sum_exp = log_sum_exp_.As<float>()};
+                              .rows = std::span(pass.keys).subspan(first, results),
+                              .log_sum_exp = log_sum_exp};
   const auto place = [&](size_t begin, size_t per_result) {
-    return outputs_.As<float>().subspan(begin, results * per_result);
+    return outputs_.As<float>().subspan(begin + first * per_result, results * per_result);
   };
   if (pass.is_inner) {
     args.combined = layers_.As<float>().subspan(pass.values, results * keys);
@@ -414,7 +493,7 @@ void AttentionReader::Reduce(const Pass& pass, DeviceSpan<const float> input) {
     const auto top_k = static_cast<size_t>(plan.top_k);
     args.top_k = plan.top_k;
     args.top_ranges = plan.top_ranges;
-    args.top_keys = outputs_.As<uint32_t>().subspan(pass.top_keys, results * top_k);
+    args.top_keys = outputs_.As<uint32_t>().subspan(pass.top_keys + first * top_k, results * top_k);
     args.top_values = place(pass.top_values, top_k);
     if (plan.stage == AttentionStage::kWeights) args.tail_mass = place(pass.tail_mass, 1);
   }
@@ -432,84 +511,16 @@ void AttentionReader::Drain(std::vector<AttentionPiece>& pieces) {
   const std::shared_ptr<float[]> memory(new float[outputs_used_]);
   backend_.CopyToHost(DeviceSpan<const float>(outputs_.As<float>().subspan(0, outputs_used_)),
                       std::span(memory.get(), outputs_used_));
-  for (Pass& pass : passes_) {
-    if (!pass.is_inner) pieces.push_back(Collect(pass, memory));
+  const RowSumRule rule = {.divides = is_approximate_, .lse_deltas = lse_deltas_};
+  for (const Pass& pass : passes_) {
+    if (!pass.single_rows.empty()) {
+      CollectPieces(pass, rule, memory.get(), pieces);
+    } else if (!pass.is_inner) {
+      pieces.push_back(CollectPiece(pass, rule, memory));
+    }
   }
   passes_.clear();
   outputs_used_ = 0;
-}
-
-// Makes result `index`, of weights that add up to `sum`, that of weights that add up to 1.
-void AttentionReader::DivideResult(const Pass& pass, size_t index, float sum, float* memory) const {
-  const AttentionPlan& plan = *pass.plan;
-  const float factor = 1.0f / sum;
-  const auto scale = [&](size_t begin, size_t per_result, size_t count) {
-    float* const numbers = memory + begin + index * per_result;
-    for (size_t i = 0; i < count; ++i) numbers[i] *= factor;
-  };
-  const auto top_k = static_cast<size_t>(plan.top_k);
-  const auto keys = static_cast<size_t>(pass.piece.key_columns);
-  scale(pass.top_values, top_k, top_k);
-  scale(pass.tail_mass, top_k > 0 ? 1 : 0, top_k > 0 ? 1 : 0);
-  scale(pass.span_mass, pass.span_begin.size() - 1, static_cast<size_t>(plan.spans()));
-  scale(pass.values, keys, plan.wants_rows ? keys : 0);
-  if (!plan.wants_stats) return;
-  // Log-sum-exp, entropy, largest weight, its key, self, first, mean distance, visible keys: with
-  // w' = w / S, ln w' = ln w - ln S.
-  float* const stats = memory + pass.stats + index * kAttentionStats;
-  const float log_sum = std::log(sum);
-  stats[0] += log_sum;
-  stats[1] = stats[1] * factor + log_sum;
-  for (const int linear : {2, 4, 5, 6}) stats[linear] *= factor;
-}
-
-AttentionPiece AttentionReader::Collect(const Pass& pass,
-                                        const std::shared_ptr<float[]>& memory) const {
-  const AttentionPlan& plan = *pass.plan;
-  const size_t results = pass.results();
-  AttentionPiece piece = pass.piece;
-  piece.memory = memory;
-  const auto at = [&](size_t begin, size_t per_result) {
-    return std::span<const float>(memory.get() + begin, results * per_result);
-  };
-  const auto top_k = static_cast<size_t>(plan.top_k);
-  if (plan.wants_stats) piece.stats = at(pass.stats, kAttentionStats);
-  if (top_k > 0) {
-    // The area holds 32-bit words; these were written as integers.
-    piece.top_keys = {reinterpret_cast<const uint32_t*>(memory.get() + pass.top_keys),
-                      results * top_k};
-    piece.top_values = at(pass.top_values, top_k);
-    if (plan.stage == AttentionStage::kWeights) piece.tail_mass = at(pass.tail_mass, 1);
-  }
-  if (plan.wants_rows) piece.values = at(pass.values, static_cast<size_t>(piece.key_columns));
-  const auto spans = static_cast<size_t>(plan.spans());
-  const size_t stride = spans + (pass.sums_in_spans ? 1 : 0);
-  const size_t sums = pass.sums_in_spans ? results : pass.items.size();
-  for (size_t i = 0; i < sums; ++i) {
-    float sum = pass.sums_in_spans ? memory[pass.span_mass + i * stride + spans]
-                                   : memory[pass.row_sums + i];
-    piece.max_lse_delta = std::max(piece.max_lse_delta, std::abs(std::log(sum)));
-    if (pass.sums_in_spans && is_approximate_) {
-      DivideResult(pass, i, sum, memory.get());
-      sum *= 1.0f / sum;
-    }
-    piece.max_row_sum_error = std::max(piece.max_row_sum_error, std::abs(sum - 1.0f));
-  }
-  if (!lse_deltas_.empty()) {
-    // The sums are those of normalised rows; the deltas are what normalising changed.
-    for (const int32_t id : pass.log_sum_exp_ids) {
-      const float delta = std::abs(lse_deltas_[static_cast<size_t>(id)]);
-      piece.max_lse_delta = std::max(piece.max_lse_delta, delta);
-    }
-  }
-  if (spans == 0) return piece;
-  // Without the sums that ride behind them.
-  for (size_t i = 0; i < results; ++i) {
-    std::copy_n(memory.get() + pass.span_mass + i * stride, spans,
-                memory.get() + pass.span_mass + i * spans);
-  }
-  piece.span_mass = at(pass.span_mass, spans);
-  return piece;
 }
 
 }  // namespace vitrine

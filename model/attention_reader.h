@@ -1,4 +1,8 @@
-// Computes what was asked about the attention of a step, after the step, and brings it to the host.
+// Computes what was asked about the attention of a step and brings it to the host.
+//
+// Single rows, those of sequences that decode, are computed behind the attention of each layer, all
+// sequences in one op: their keys, most of the work, have just been read and are still near. Chunks
+// of prompts, whole rows and what combines layers come after the step.
 //
 // Over a bf16 cache the attention op may have summed approximate exponentials. Rows are then
 // normalised by their own sums, and how far these were from 1 is reported. Results of single rows
@@ -12,11 +16,14 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/attention_capture.h"
+#include "model/attention_pass.h"
 #include "model/batch.h"
 #include "model/config.h"
 
@@ -32,35 +39,16 @@ class AttentionReader {
   // Heads that one plan may reduce to one row by pairs: all their rows are in memory together.
   static int MaxReducedHeads(const ModelConfig& config);
 
-  // What batch.traces asks for; `capture` has just seen the step, whose keys are in `kv`. Waits.
-  void Read(const Batch& batch, const AttentionCapture& capture, const KvStorage& kv,
-            DeviceSpan<const float> alibi_slopes, std::vector<AttentionPiece>& pieces);
+  // Around the layers of a step: Begin before them, when `capture` has begun; ReadLayer behind the
+  // attention of each, when it has kept the layer; and Read after the step brings everything that
+  // batch.traces asks for to the host, ordered by trace. Read waits. All arguments outlive it.
+  void Begin(const Batch& batch, const AttentionCapture& capture, const KvStorage& kv,
+             DeviceSpan<const float> alibi_slopes);
+  void ReadLayer(int layer);
+  void Read(const Batch& batch, std::vector<AttentionPiece>& pieces);
 
  private:
-  // One pass: a rectangle of cells of some rows of one run, and the host arrays of its ops.
-  struct Pass {
-    const AttentionPlan* plan = nullptr;
-    AttentionPiece piece;
-    int members = 1;                          // Rows that become one.
-    std::vector<AttentionItem> items;         // [results, members]
-    std::vector<AttentionRowKeys> item_keys;  // [results, members]
-    std::vector<AttentionRowKeys> keys;       // [results]
-    std::vector<int32_t> log_sum_exp_ids;     // [results, members]
-    std::vector<KeyRange> span_ranges;        // The plan's, then all keys where that is the sum.
-    std::vector<int32_t> span_begin;
-    bool sums_in_spans = false;  // The sum of a row is its last span.
-    bool is_inner = false;       // Leaves layers_, for the pass that reduces these.
-
-    // Places in the output area, in floats.
-    size_t stats = 0;
-    size_t top_keys = 0;
-    size_t top_values = 0;
-    size_t tail_mass = 0;
-    size_t span_mass = 0;
-    size_t row_sums = 0;
-    size_t values = 0;
-    size_t results() const { return keys.size(); }
-  };
+  using Pass = AttentionPass;
 
   // The step that is being read.
   struct Source {
@@ -73,6 +61,7 @@ class AttentionReader {
   AttentionReader(Backend& backend, const ModelConfig& config)
       : backend_(backend), config_(config) {}
 
+  void JoinRuns(const Batch& batch, size_t first);
   void Normalize(const Batch& batch, const Source& source);
   void SumRun(const Batch& batch, const TracedRows& run, const Source& source);
   void TakeSums();
@@ -83,14 +72,16 @@ class AttentionReader {
   void ListItems(Pass& pass, const Source& source) const;
   void ListSpans(Pass& pass) const;
   bool PlaceOutputs(Pass& pass);
-  void Enqueue(Pass& pass, const Source& source);
+  void AddItem(Pass& pass, size_t layer, size_t head, int traced_row, int position) const;
+  void Enqueue(const Pass& pass, const Source& source);
   void EnqueueLayers(const Pass& outer, const Source& source);
-  void ComputeRows(const Pass& pass, AttentionStage stage, const Source& source);
+  void ComputeRows(std::span<const AttentionItem> items, int key_columns, AttentionStage stage,
+                   const Source& source);
   void SumRows(const Pass& pass);
-  void Reduce(const Pass& pass, DeviceSpan<const float> input);
+  DeviceSpan<const float> LogSumExp(std::span<const int32_t> ids, const Source& source);
+  void Reduce(const Pass& pass, DeviceSpan<const float> input, DeviceSpan<const float> log_sum_exp,
+              size_t first, size_t results);
   void Drain(std::vector<AttentionPiece>& pieces);
-  void DivideResult(const Pass& pass, size_t index, float sum, float* memory) const;
-  AttentionPiece Collect(const Pass& pass, const std::shared_ptr<float[]>& memory) const;
 
   Backend& backend_;
   const ModelConfig& config_;
@@ -101,8 +92,10 @@ class AttentionReader {
   Buffer log_sum_exp_;            // [results, members] of one pass.
   Buffer outputs_;
   size_t outputs_used_ = 0;
-  std::deque<Pass> passes_;  // Enqueued, not yet on the host.
+  std::deque<Pass> passes_;  // Not yet on the host.
 
+  std::optional<Source> step_;   // Under way.
+  std::vector<char> is_joined_;  // [traces]: part of a pass since Begin.
   bool is_approximate_ = false;  // Are the attention op's sums; then rows are divided by their own.
   // Of the step that is being read, [layers, traced, num_heads]; the second is empty where the
   // attention op's own sums are exact enough, or no run needs its rows' before them.

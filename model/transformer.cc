@@ -138,7 +138,10 @@ void Transformer::Forward(const Batch& batch) {
                   .position_table = weights_.position_table.As<float>(),
                   .batch = &paged_,
                   .output = residual_.As<float>()});
-  if (capture_ != nullptr) capture_->Begin(batch);
+  if (capture_ != nullptr) {
+    capture_->Begin(batch);
+    reader_->Begin(batch, *capture_, *kv_, alibi_slopes_.As<float>());
+  }
   for (int layer = 0; layer < config_.num_layers; ++layer) RunLayer(layer, rows);
   if (capture_ != nullptr) capture_->End();
 }
@@ -224,12 +227,14 @@ void Transformer::Attend(int index, int rows) {
        .alibi_slopes = alibi_slopes_.As<float>(),
        .output = attended_.get(),
        .log_sum_exp = capture_ == nullptr ? DeviceSpan<float>() : capture_->LogSumExp(index)});
-  if (capture_ != nullptr) capture_->KeepQueries(index, q_.As<float>());
+  if (capture_ == nullptr) return;
+  capture_->KeepLayer(index, q_.As<float>());
+  reader_->ReadLayer(index);
 }
 
 void Transformer::ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) {
   if (batch.traces.empty()) return;
-  reader_->Read(batch, *capture_, *kv_, alibi_slopes_.As<float>(), pieces);
+  reader_->Read(batch, pieces);
 }
 
 void Transformer::AddAttention(const LayerWeights& layer, int rows) {

@@ -27,7 +27,8 @@ class RequestQueue {
       : limits_(limits), counters_(counters) {}
 
   // RESOURCE_EXHAUSTED when the queue is full or cannot start the request before its deadline; it
-  // carries RetryAfter. DEADLINE_EXCEEDED when that has passed. After Close: its reason. `now_us` as in GenerationRequest::arrival_us.
+  // carries RetryAfter. DEADLINE_EXCEEDED when that has passed. After Close: its reason. `now_us`
+  // as in GenerationRequest::arrival_us.
   absl::Status Push(std::shared_ptr<ActiveRequest> request, int64_t now_us);
 
   // Engine: appends what has arrived to `requests`.

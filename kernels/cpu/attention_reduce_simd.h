@@ -9,6 +9,7 @@
 #include <bit>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "kernels/attention_reduce.h"
 #include "kernels/cpu/vector_math_simd.h"
@@ -22,9 +23,9 @@ template <class S, class T>
 struct Lanes {
   T lane[kReduceLanes] = {};
 
-  T Total() const {
-    T total = 0;
-    for (const T value : lane) total += value;
+  double Total() const {
+    double total = 0;
+    for (const T value : lane) total += static_cast<double>(value);
     return total;
   }
 };
@@ -62,29 +63,42 @@ double SumOf(const float* row, int begin, int end) {
 
 template <class S>
 class RowReducer {
+  static constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  static constexpr int kRoom = 4 * kReduceLanes;  // Keys that compete for the largest few.
+
  public:
   RowReducer(const AttentionReduceArgs& args, size_t index, const float* row, float log_sum_exp)
       : args_(args), index_(index), keys_(args.rows[index]), row_(row), log_sum_exp_(log_sum_exp) {}
 
   void Stats() const {
-    Sums sums;
+    double entropy = 0;
+    double distance = 0;
     int best = keys_.first_key;
     int key = keys_.first_key;
-    for (; key + kReduceLanes <= keys_.position + 1; key += kReduceLanes) {
-      AddStats(row_ + key, key, sums, best);
+    while (key <= keys_.position) {
+      Sums sums;
+      const int end = std::min(key + kPartialKeys, keys_.position + 1);
+      for (; key + kReduceLanes <= end; key += kReduceLanes) {
+        AddStats(row_ + key, key, sums, best);
+      }
+      if (key < end) {
+        // Places behind the row count as weight 0, which adds nothing.
+        Lanes<S, float> last;
+        std::copy(row_ + key, row_ + end, last.lane);
+        AddStats(last.lane, key, sums, best);
+        key = end;
+      }
+      entropy -= sums.log.Total();
+      distance += sums.distance.Total();
     }
-    // Places behind the row count as weight 0, which adds nothing.
-    Lanes<S, float> last;
-    for (int i = 0; key + i <= keys_.position; ++i) last.lane[i] = row_[key + i];
-    AddStats(last.lane, key, sums, best);
     float* stats = args_.stats.data() + index_ * kAttentionStats;
     stats[0] = log_sum_exp_;
-    stats[1] = static_cast<float>(sums.entropy.Total());
+    stats[1] = static_cast<float>(entropy);
     stats[2] = row_[best];
     stats[3] = static_cast<float>(best);
     stats[4] = row_[keys_.position];
     stats[5] = row_[0];
-    stats[6] = static_cast<float>(sums.distance.Total());
+    stats[6] = static_cast<float>(distance);
     stats[7] = static_cast<float>(keys_.position - keys_.first_key + 1);
   }
 
@@ -113,19 +127,19 @@ class RowReducer {
   }
 
  private:
+  // Of so many keys sums are made in single precision: 16 numbers per lane.
+  static constexpr int kPartialKeys = 16 * kReduceLanes;
   struct Sums {
-    Lanes<S, double> entropy;
-    Lanes<S, double> distance;
+    Lanes<S, float> log;  // x ln x
+    Lanes<S, float> distance;
   };
 
   // A block of weights, those of keys from `key` on.
   void AddStats(const float* block, int key, Sums& sums, int& best) const {
     const auto nearest = static_cast<float>(keys_.position - key);
     for (int i = 0; i < kReduceLanes; ++i) {
-      const float weight = block[i];
-      sums.entropy.lane[i] -= static_cast<double>(TimesLog<S>(weight));
-      sums.distance.lane[i] +=
-          static_cast<double>(weight) * static_cast<double>(nearest - static_cast<float>(i));
+      sums.log.lane[i] += TimesLog<S>(block[i]);
+      sums.distance.lane[i] += block[i] * (nearest - static_cast<float>(i));
     }
     if (!(S::ReduceMax(S::Load(block)) > row_[best])) return;
     for (int i = 0; i < kReduceLanes; ++i) {
@@ -133,66 +147,103 @@ class RowReducer {
     }
   }
 
-  // visit(key) for the keys that may be chosen, in ascending order, but not for those of a whole
-  // block whose numbers are not above `bound`, which visit may raise.
+  // visit(first, count) for the keys that may be chosen, in ascending blocks of up to 16.
   template <class Visit>
-  void ForEachCandidate(const float& bound, Visit&& visit) const {
+  VITRINE_INLINE void ForEachBlock(Visit&& visit) const {
     const KeyRange all = {0, args_.key_columns};
     const std::span<const KeyRange> ranges =
         args_.top_ranges.empty() ? std::span(&all, 1) : args_.top_ranges;
     for (const KeyRange& range : ranges) {
       const int end = std::min(range.end, keys_.position + 1);
       int key = std::max(range.begin, keys_.first_key);
-      for (; key + kReduceLanes <= end; key += kReduceLanes) {
-        uint32_t lanes = S::LanesAbove(S::Load(row_ + key), S::Set(bound));
-        for (; lanes != 0; lanes &= lanes - 1) visit(key + std::countr_zero(lanes));
-      }
-      for (; key < end; ++key) visit(key);
+      for (; key + kReduceLanes <= end; key += kReduceLanes) visit(key, kReduceLanes);
+      if (key < end) visit(key, end - key);
     }
   }
 
-  // The largest up to 16: sorted in two registers, the smallest in the last lane; lanes in front of
-  // a shorter list hold what nothing displaces. Returns how many there are.
-  size_t FindFew(uint32_t* top_keys) const {
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    const auto k = static_cast<size_t>(args_.top_k);
-    const size_t unused = kReduceLanes - k;
-    Lanes<S, float> values;
-    Lanes<S, float> keys;  // Positions are below 2^24, so they are exact.
-    for (size_t i = 0; i < kReduceLanes; ++i) values.lane[i] = i < unused ? kInfinity : -kInfinity;
-    auto sorted = S::Load(values.lane);
-    auto sorted_keys = S::Set(-1.0f);
-    float smallest = values.lane[kReduceLanes - 1];
-    ForEachCandidate(smallest, [&](int key) {
-      const float value = row_[key];
-      if (!(value > smallest)) return;
-      // Keys come in ascending order, so one that is not larger than another goes behind it.
-      const auto x = S::Set(value);
-      const auto above = S::ShiftIn(sorted, kInfinity);
-      const auto above_keys = S::ShiftIn(sorted_keys, -1.0f);
-      const auto x_key = S::Set(static_cast<float>(key));
-      sorted_keys =
-          S::SelectLess(sorted, x, S::SelectLess(above, x, above_keys, x_key), sorted_keys);
-      sorted = S::SelectLess(sorted, x, S::SelectLess(above, x, above, x), sorted);
-      S::Store(values.lane, sorted);
-      smallest = values.lane[kReduceLanes - 1];
+  // Bit i: key first + i, of a block of `count`, has a number that reaches `bound`.
+  VITRINE_INLINE uint32_t Reaching(float bound, int first, int count) const {
+    const auto block =
+        count == kReduceLanes ? S::Load(row_ + first) : S::LoadPartial(row_ + first, count);
+    return ((1u << count) - 1) & ~S::LanesAbove(S::Set(bound), block);
+  }
+
+  // A number that at least k <= 32 keys reach, near the k-th largest: the k-th of those that are
+  // the largest in their lane of every other block.
+  VITRINE_INLINE float LowerBound(size_t k) const {
+    typename S::F largest[2] = {S::Set(kLowest), S::Set(kLowest)};
+    ForEachBlock([&](int key, int count) VITRINE_LAMBDA_INLINE {
+      if (count < kReduceLanes) return;
+      largest[1] = std::exchange(largest[0], S::Max(largest[1], S::Load(row_ + key)));
     });
-    S::Store(keys.lane, sorted_keys);
-    size_t found = 0;
-    while (found < k && keys.lane[unused + found] >= 0.0f) {
-      top_keys[found] = static_cast<uint32_t>(keys.lane[unused + found]);
-      ++found;
+    float values[2 * kReduceLanes];
+    for (int i = 0; i < 2; ++i) S::Store(values + i * kReduceLanes, largest[i]);
+    typename S::F above[2] = {S::Zero(), S::Zero()};  // How many are larger.
+    for (const float value : values) {
+      for (int i = 0; i < 2; ++i) {
+        above[i] =
+            S::Add(above[i], S::SelectLess(largest[i], S::Set(value), S::Set(1.0f), S::Zero()));
+      }
     }
-    return found;
+    auto smallest = S::Set(-std::numeric_limits<float>::max());
+    for (int i = 0; i < 2; ++i) {
+      const auto negative = S::Sub(S::Zero(), largest[i]);
+      smallest = S::Max(smallest, S::SelectLess(above[i], S::Set(static_cast<float>(k)), negative,
+                                                S::Set(kLowest)));
+    }
+    return -S::ReduceMax(smallest);
+  }
+
+  // Leaves the k largest of `keys` in front, in order. How many belong before each is counted: no
+  // branch depends on a number. Returns how many are left.
+  int Rank(size_t k, int32_t* keys, int count) const {
+    float values[kRoom];
+    int32_t found[kRoom];
+    std::copy_n(keys, count, found);
+    for (int i = 0; i < count; ++i) values[i] = row_[found[i]];
+    const int blocks = (count + kReduceLanes - 1) / kReduceLanes;
+    std::fill(values + count, values + blocks * kReduceLanes, kLowest);
+    for (int i = 0; i < count; ++i) {
+      const auto x = S::Set(values[i]);
+      int before = 0;
+      for (int b = 0; b < blocks; ++b) {
+        const auto block = S::Load(values + b * kReduceLanes);
+        const int lower_keys = std::clamp(i - b * kReduceLanes, 0, kReduceLanes);
+        const uint32_t equal_or_above = ~S::LanesAbove(x, block) & ((1u << lower_keys) - 1);
+        before += std::popcount(S::LanesAbove(block, x) | equal_or_above);
+      }
+      keys[before] = found[i];
+    }
+    return std::min(count, static_cast<int>(k));
+  }
+
+  // The largest up to 16. Returns how many there are.
+  size_t FindFew(uint32_t* top_keys) const {
+    const auto k = static_cast<size_t>(args_.top_k);
+    int32_t keys[kRoom];
+    int count = 0;
+    float bound = LowerBound(k);
+    ForEachBlock([&](int first, int size) VITRINE_LAMBDA_INLINE {
+      count += S::StorePlaces(Reaching(bound, first, size), first, keys + count);
+      if (count + kReduceLanes <= kRoom) return;
+      count = Rank(k, keys, count);
+      bound = row_[keys[k - 1]];
+    });
+    count = Rank(k, keys, count);
+    std::copy_n(keys, count, top_keys);
+    return static_cast<size_t>(count);
   }
 
   size_t FindMany(uint32_t* top_keys) const {
     const auto k = static_cast<size_t>(args_.top_k);
     size_t found = 0;
-    float smallest = -std::numeric_limits<float>::infinity();
-    ForEachCandidate(smallest, [&](int key) {
-      found = Insert(key, top_keys, found);
-      if (found == k) smallest = row_[top_keys[k - 1]];
+    float smallest = kLowest;
+    ForEachBlock([&](int first, int size) {
+      uint32_t lanes = Reaching(smallest, first, size);
+      for (; lanes != 0; lanes &= lanes - 1) {
+        found = Insert(first + std::countr_zero(lanes), top_keys, found);
+        if (found == k) smallest = row_[top_keys[k - 1]];
+      }
     });
     return found;
   }

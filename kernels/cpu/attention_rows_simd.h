@@ -8,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "kernels/cpu/attention_reduce.h"
 #include "kernels/cpu/paged_attention_simd.h"
 
 namespace vitrine::cpu {
@@ -15,7 +16,8 @@ namespace vitrine::cpu {
 template <class S, class Kv>
 class AttentionRowWriter {
  public:
-  static constexpr int kMostItems = S::kAttentionRows;  // Of one call of Write.
+  static constexpr int kMostItems = S::kAttentionRows;          // Of one call of Write.
+  static constexpr int kFetchAhead = 3 * S::kAttentionVectors;  // Pages; memory is slow.
 
   AttentionRowWriter(const WorkerContext& context, const AttentionRowsArgs& args)
       : args_(args), kv_(AsKv(args.kv)), scratch_(context.scratch.attention) {
@@ -90,7 +92,7 @@ class AttentionRowWriter {
   // What comes next while `page` is read: further pages up to `last`, then those of item `next`.
   const uint8_t* KeysToFetch(const AttentionItem& item, int page, int last,
                              const AttentionItem* next) const {
-    const int ahead = page + S::kAttentionVectors;
+    const int ahead = page + kFetchAhead;
     if (ahead <= last || next == nullptr) return Keys(item, std::min(ahead, last));
     const int last_of_next = PositionOf(*args_.batch, next->row) / kKvBlockTokens;
     return Keys(*next, std::min(ahead - last - 1, last_of_next));
@@ -146,14 +148,17 @@ class AttentionRowWriter {
     const int first = begin / 16 * 16;
     const SegmentQuery query{nullptr, begin, end, row.position - origin, row.alibi_slope};
     ApplyScoreRule<S>(rule_, query, first, end, scores);
-    if (is_weights_) {
-      const auto log_sum_exp = S::Set(row.log_sum_exp);
-      for (int key = first; key < end; key += 16) {
-        const auto difference = S::Sub(S::Load(scores + key), log_sum_exp);
-        S::Store(scores + key, Exp2<S>(S::Mul(difference, S::Set(kLog2E))));
+    const auto log_sum_exp = S::Set(row.log_sum_exp);
+    for (int key = first; key < end; key += 16) {
+      auto value = S::Load(scores + key);
+      if (is_weights_) value = Exp2<S>(S::Mul(S::Sub(value, log_sum_exp), S::Set(kLog2E)));
+      if (key >= begin) {
+        S::StorePartial(row.output + origin + key, value, std::min(16, end - key));
+      } else {
+        S::Store(scores + key, value);
+        std::copy(scores + begin, scores + std::min(key + 16, end), row.output + origin + begin);
       }
     }
-    std::copy(scores + begin, scores + end, row.output + origin + begin);
   }
 
   const AttentionRowsArgs& args_;
@@ -164,15 +169,20 @@ class AttentionRowWriter {
 };
 
 template <class S, class Kv>
-void WriteAttentionRows(const WorkerContext& context, const AttentionRowsArgs& args) {
+void WriteAttentionRows(const WorkerContext& context, const AttentionRowsPhase& phase) {
+  const AttentionRowsArgs& args = phase.args;
   using Writer = AttentionRowWriter<S, Kv>;
   Writer writer(context, args);
   const auto items = static_cast<int64_t>(args.items.size());
-  const int64_t groups = (items + Writer::kMostItems - 1) / Writer::kMostItems;
-  context.pool.ForEach(context.worker, groups, 1, [&](int64_t group) {
-    const int64_t begin = group * Writer::kMostItems;
-    writer.Write(static_cast<size_t>(begin),
-                 static_cast<size_t>(std::min(items, begin + Writer::kMostItems)));
+  // Where there are few, every worker gets some.
+  const int64_t workers = context.pool.workers();
+  const int64_t size = std::min<int64_t>(Writer::kMostItems, (items + workers - 1) / workers);
+  context.pool.ForEach(context.worker, (items + size - 1) / size, 1, [&](int64_t group) {
+    const auto begin = static_cast<size_t>(group * size);
+    const auto end = static_cast<size_t>(std::min(items, (group + 1) * size));
+    writer.Write(begin, end);
+    if (!phase.reduction.has_value()) return;
+    for (size_t i = begin; i < end; ++i) ReduceAttentionRow(context.kernels, *phase.reduction, i);
   });
 }
 
@@ -180,11 +190,11 @@ template <class S>
 void RunAttentionRows(const WorkerContext& context, const AttentionRowsPhase& phase) {
   switch (phase.args.kv->spec().dtype) {
     case DType::kF32:
-      return WriteAttentionRows<S, F32Kv<S>>(context, phase.args);
+      return WriteAttentionRows<S, F32Kv<S>>(context, phase);
     case DType::kQ8_0:
-      return WriteAttentionRows<S, Int8KeyKv<S>>(context, phase.args);
+      return WriteAttentionRows<S, Int8KeyKv<S>>(context, phase);
     default:
-      return WriteAttentionRows<S, Bf16Kv<S>>(context, phase.args);
+      return WriteAttentionRows<S, Bf16Kv<S>>(context, phase);
   }
 }
 

@@ -200,12 +200,10 @@ struct Avx2 {
     const int high = _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ));
     return static_cast<uint32_t>(low | high << 8);
   }
-  // [first, x0, ..., x14]
-  static VITRINE_INLINE F ShiftIn(F x, float first) {
-    const __m256i up = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
-    const __m256 low = _mm256_permutevar8x32_ps(x.low, up);
-    const __m256 high = _mm256_permutevar8x32_ps(x.high, up);
-    return {_mm256_blend_ps(low, _mm256_set1_ps(first), 1), _mm256_blend_ps(high, low, 1)};
+  static VITRINE_INLINE int StorePlaces(uint32_t lanes, int32_t first, int32_t* places) {
+    int count = 0;
+    for (; lanes != 0; lanes &= lanes - 1) places[count++] = first + std::countr_zero(lanes);
+    return count;
   }
   static VITRINE_INLINE float LargestMagnitude(F low, F high) {
     const F a = Abs(low);

@@ -72,9 +72,12 @@ struct Avx512 {
   static VITRINE_INLINE uint32_t LanesAbove(F a, F b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
   }
-  // [first, x0, ..., x14]
-  static VITRINE_INLINE F ShiftIn(F x, float first) {
-    return AsF(_mm512_alignr_epi32(AsI(x), AsI(Set(first)), 15));
+  // Writes first + i for every bit i of `lanes`, up to 16 places may change; returns how many.
+  static VITRINE_INLINE int StorePlaces(uint32_t lanes, int32_t first, int32_t* places) {
+    const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i all = _mm512_add_epi32(steps, _mm512_set1_epi32(first));
+    _mm512_storeu_si512(places, _mm512_maskz_compress_epi32(static_cast<__mmask16>(lanes), all));
+    return std::popcount(lanes);
   }
 
   // Largest magnitude of 32 values; NaN if there is one.

@@ -73,7 +73,9 @@ class CpuBackend final : public Backend {
     if (!args.items.empty()) recorder_.Add(AttentionRowsPhase{args});
   }
   void DoAttentionReduce(const AttentionReduceArgs& args) override {
-    if (!args.rows.empty()) recorder_.Add(AttentionReducePhase{args});
+    if (!args.rows.empty() && !recorder_.ReduceLastRows(args)) {
+      recorder_.Add(AttentionReducePhase{args});
+    }
   }
   void DoGatherRows(const GatherRowsArgs& args) override {
     if (!args.row_ids.empty()) recorder_.Add(GatherRowsPhase{args});

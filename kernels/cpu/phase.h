@@ -1,6 +1,7 @@
 // One step as a list of phases that all workers run through, with barriers between them.
 #pragma once
 
+#include <optional>
 #include <variant>
 
 #include "kernels/activated_mat_mul.h"
@@ -82,6 +83,8 @@ struct QuantizePhase {
 
 struct AttentionRowsPhase {
   AttentionRowsArgs args;
+  // Of each of the rows, by the worker that has just computed it.
+  std::optional<AttentionReduceArgs> reduction = {};
 };
 
 struct AttentionReducePhase {

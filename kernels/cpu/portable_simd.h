@@ -88,11 +88,10 @@ struct Portable {
     for (int i = 0; i < 16; ++i) lanes |= (a[i] > b[i] ? 1u : 0u) << i;
     return lanes;
   }
-  // [first, x0, ..., x14]
-  static VITRINE_INLINE F ShiftIn(F x, float first) {
-    F shifted = Set(first);
-    for (int i = 1; i < 16; ++i) shifted[i] = x[i - 1];
-    return shifted;
+  static VITRINE_INLINE int StorePlaces(uint32_t lanes, int32_t first, int32_t* places) {
+    int count = 0;
+    for (; lanes != 0; lanes &= lanes - 1) places[count++] = first + std::countr_zero(lanes);
+    return count;
   }
   static VITRINE_INLINE float LargestMagnitude(F low, F high) {
     const I a = AsI(low) & INT32_MAX;

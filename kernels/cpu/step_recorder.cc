@@ -144,6 +144,17 @@ void StepRecorder::Add(const Phase& phase) {
   if (phases_.size() == kMaxPhases) Flush();
 }
 
+bool StepRecorder::ReduceLastRows(const AttentionReduceArgs& args) {
+  auto* rows = phases_.empty() ? nullptr : std::get_if<AttentionRowsPhase>(&phases_.back());
+  if (rows == nullptr || rows->reduction.has_value() || args.members != 1) return false;
+  if (args.input.data() != rows->args.output.data() || args.key_columns != rows->args.key_columns ||
+      args.rows.size() != rows->args.items.size()) {
+    return false;
+  }
+  rows->reduction = args;
+  return true;
+}
+
 // None is needed behind private phases, whose rows the same worker reads, unless the phase writes
 // what other workers may still be reading in them.
 bool StepRecorder::NeedsBarrierBefore(const Phase& phase) const {

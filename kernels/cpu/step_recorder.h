@@ -16,6 +16,11 @@ class StepRecorder {
   // Appends a phase; runs what is there first when the list is full.
   void Add(const Phase& phase);
 
+  // Makes the reduction part of the phase that computes its rows: they are read again while they
+  // are near, and memory delivers the next keys meanwhile. False where the last phase is none that
+  // computes just these.
+  bool ReduceLastRows(const AttentionReduceArgs& args);
+
   // Run once all phases so far are through; both are shared by the ops of a step.
   const RowPlace* PlacesOf(const PagedBatch& batch, const KvStorageSpec& kv);
   AttentionPlan* PlanOf(const AttentionShape& shape);
