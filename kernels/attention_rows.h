@@ -25,11 +25,12 @@ enum class AttentionStage {
 // cached keys (through the block table, so cached prefixes and earlier chunks included) and each
 // row's natural-log log-sum-exp L. With s_j as in paged_attention.h:
 //   output[i, j] = exp(s_j - L), or s_j; 0, or -infinity, for keys the row does not see.
-// Runs once at the end of a step for all layers, so that inspection adds no barrier per layer.
+// Runs behind the attention of a layer, or at the end of a step for several.
 struct AttentionRowsArgs {
-  DeviceSpan<const float> q;            // [layers, row_capacity, num_heads, head_dim], rotated
-  DeviceSpan<const float> log_sum_exp;  // [layers, row_capacity, num_heads]
+  DeviceSpan<const float> q;            // [slices, row_capacity, num_heads, head_dim], rotated
+  DeviceSpan<const float> log_sum_exp;  // [slices, row_capacity, num_heads]
   int row_capacity = 0;                 // Rows of one layer's slice of q and log_sum_exp.
+  int first_layer = 0;                  // The layer of their first slice.
   const PagedBatch* batch = nullptr;
   const KvStorage* kv = nullptr;
   int num_heads = 0;
@@ -41,6 +42,11 @@ struct AttentionRowsArgs {
   AttentionStage stage = AttentionStage::kWeights;
   int key_columns = 0;       // Columns of output; more than the largest position of any item.
   DeviceSpan<float> output;  // [items, key_columns]; column j is the key at position j
+
+  // Where q and log_sum_exp hold the numbers of an item: [slices * row_capacity * num_heads].
+  int64_t IndexOf(const AttentionItem& item) const {
+    return (int64_t{item.layer - first_layer} * row_capacity + item.row) * num_heads + item.head;
+  }
 };
 
 }  // namespace vitrine

@@ -200,16 +200,19 @@ void Backend::AttentionRows(const AttentionRowsArgs& args) {
   const KvStorageSpec& spec = args.kv->spec();
   VITRINE_CHECK_EQ(args.num_heads % spec.num_kv_heads, 0);
   VITRINE_CHECK_LE(args.batch->rows(), args.row_capacity);
-  const size_t rows = Count(spec.num_layers, args.row_capacity);
-  VITRINE_CHECK_LE(rows * Count(args.num_heads, spec.head_dim), args.q.size());
-  VITRINE_CHECK_LE(rows * Count(args.num_heads, 1), args.log_sum_exp.size());
   VITRINE_CHECK(args.windows.empty() || args.windows.size() == Count(spec.num_layers, 1));
   CheckOptional(args.alibi_slopes, args.num_heads);
+  VITRINE_CHECK_LE(0, args.first_layer);
+  int slices = 0;
   for (const AttentionItem& item : args.items) {
     VITRINE_CHECK(item.row >= 0 && item.row < args.batch->rows());
-    VITRINE_CHECK(item.layer >= 0 && item.layer < spec.num_layers);
+    VITRINE_CHECK(item.layer >= args.first_layer && item.layer < spec.num_layers);
     VITRINE_CHECK(item.head >= 0 && item.head < args.num_heads);
+    slices = std::max(slices, item.layer - args.first_layer + 1);
   }
+  const size_t rows = Count(slices, args.row_capacity);
+  VITRINE_CHECK_LE(rows * Count(args.num_heads, spec.head_dim), args.q.size());
+  VITRINE_CHECK_LE(rows * Count(args.num_heads, 1), args.log_sum_exp.size());
   VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.items.size()), args.key_columns),
                    args.output.size());
   DoAttentionRows(args);

@@ -25,22 +25,24 @@ absl::StatusOr<std::unique_ptr<AttentionCapture>> AttentionCapture::Create(
   return capture;
 }
 
-void AttentionCapture::Begin(const Batch& batch) {
+void AttentionCapture::Begin(const Batch& batch, std::span<const char> read_by_layer) {
   VITRINE_CHECK_LE(batch.rows(), limits_.max_rows);
   VITRINE_CHECK_LE(static_cast<int>(batch.certified_rows.size()), limits_.max_certified_rows);
-  CollectTraced(batch);
+  CollectTraced(batch, read_by_layer);
   VITRINE_CHECK_LE(static_cast<int>(traced_rows_.size()), limits_.max_traced_rows);
   CollectKept(batch);
 }
 
 // The traced rows as a batch of their own, whose sequences are the runs of rows.
-void AttentionCapture::CollectTraced(const Batch& batch) {
+void AttentionCapture::CollectTraced(const Batch& batch, std::span<const char> read_by_layer) {
   traced_rows_.clear();
   row_begin_.assign(1, 0);
   first_position_.clear();
   block_table_.clear();
   const auto width = static_cast<ptrdiff_t>(batch.max_blocks);
-  for (const TracedRows& run : batch.traces) {
+  for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
+    if (read_by_layer[trace] != 0) continue;
+    const TracedRows& run = batch.traces[trace];
     const auto sequence = static_cast<size_t>(run.sequence);
     for (int32_t row = 0; row < run.rows; ++row) traced_rows_.push_back(run.first_row + row);
     row_begin_.push_back(static_cast<int32_t>(traced_rows_.size()));

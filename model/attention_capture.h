@@ -27,15 +27,16 @@ class AttentionCapture {
                                                                   const ModelConfig& config,
                                                                   const Limits& limits);
 
-  // Around the layers of a forward pass. `batch` stays unchanged until the next Begin.
-  void Begin(const Batch& batch);
+  // Around the layers of a forward pass. `batch` stays unchanged until the next Begin. Traces that
+  // are `read_by_layer`, [batch.traces], need not be kept.
+  void Begin(const Batch& batch, std::span<const char> read_by_layer);
   // Where the attention of a layer writes its log-sum-exp: [rows, num_heads].
   DeviceSpan<float> LogSumExp(int layer) const;
   // Behind the attention of a layer; `q` is what it read: [rows, num_heads, head_dim].
   void KeepLayer(int layer, DeviceSpan<const float> q);
   void End();
 
-  // What KeepLayer has kept, for AttentionRows: rows are the traced rows of the step, in order.
+  // What KeepLayer has kept, for AttentionRows: rows are the kept traces' rows, in order.
   const PagedBatch& traced() const { return traced_; }
   DeviceSpan<const float> queries() const { return queries_.As<float>(); }  // [layers, traced, ...]
   DeviceSpan<float> log_sum_exp() const { return kept_.As<float>(); }  // [layers, traced, heads]
@@ -47,7 +48,7 @@ class AttentionCapture {
   AttentionCapture(Backend& backend, const ModelConfig& config, const Limits& limits)
       : backend_(backend), config_(config), limits_(limits) {}
 
-  void CollectTraced(const Batch& batch);
+  void CollectTraced(const Batch& batch, std::span<const char> read_by_layer);
   void CollectKept(const Batch& batch);
 
   Backend& backend_;

@@ -18,7 +18,7 @@ struct AttentionPass {
   struct SingleRow {
     int trace = 0;  // Index in Batch::traces.
     int position = 0;
-    int traced_row = 0;  // Of the traced batch.
+    int row = 0;  // Of the batch.
   };
 
   const AttentionPlan* plan = nullptr;
@@ -29,7 +29,7 @@ struct AttentionPass {
   std::vector<AttentionRowKeys> item_keys;  // [results, members]
   // [results]: [layers, heads, rows], or [layers, single rows, heads].
   std::vector<AttentionRowKeys> keys;
-  std::vector<int32_t> log_sum_exp_ids;  // [results, members]
+  std::vector<int32_t> log_sum_exp_ids;  // [results, members], of single rows within their layer
   std::vector<KeyRange> span_ranges;     // The plan's, then all keys where that is the sum.
   std::vector<int32_t> span_begin;
   bool sums_in_spans = false;  // The sum of a row is its last span.

@@ -84,16 +84,17 @@ int AttentionReader::MaxReducedHeads(const ModelConfig& config) {
   return std::max({64, config.num_layers, config.num_heads});
 }
 
-void AttentionReader::Begin(const Batch& batch, const AttentionCapture& capture,
-                            const KvStorage& kv, DeviceSpan<const float> alibi_slopes) {
-  step_.emplace(Source{.capture = capture, .kv = kv, .alibi_slopes = alibi_slopes});
+void AttentionReader::Begin(const Batch& batch, const KvStorage& kv,
+                            DeviceSpan<const float> alibi_slopes) {
+  kv_ = &kv;
+  alibi_slopes_ = alibi_slopes;
   passes_.clear();
   outputs_used_ = 0;
   lse_deltas_.clear();
   is_approximate_ = kv.spec().dtype != DType::kF32;
-  is_joined_.assign(batch.traces.size(), 0);
+  read_by_layer_.assign(batch.traces.size(), 0);
   for (size_t first = 0; first < batch.traces.size(); ++first) {
-    if (is_joined_[first] == 0 && IsSingleRow(batch.traces[first])) JoinRuns(batch, first);
+    if (read_by_layer_[first] == 0 && IsSingleRow(batch.traces[first])) JoinRuns(batch, first);
   }
 }
 
@@ -104,14 +105,13 @@ void AttentionReader::JoinRuns(const Batch& batch, size_t first) {
   pass.piece.rows = 1;
   pass.piece.layers = pass.plan->layer_axis();
   pass.piece.heads = pass.plan->head_axis();
-  int traced_row = 0;
   for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
     const TracedRows& run = batch.traces[trace];
-    const Pass::SingleRow row = {.trace = static_cast<int>(trace),
-                                 .position = PositionOf(batch, run),
-                                 .traced_row = std::exchange(traced_row, traced_row + run.rows)};
+    const Pass::SingleRow row = {
+        .trace = static_cast<int>(trace), .position = PositionOf(batch, run), .row = run.first_row};
     const bool asks_the_same = run.plan == pass.plan || *run.plan == *pass.plan;
-    if (trace < first || is_joined_[trace] != 0 || !IsSingleRow(run) || !asks_the_same) continue;
+    if (trace < first || read_by_layer_[trace] != 0 || !IsSingleRow(run) || !asks_the_same)
+      continue;
     const int keys = std::max(pass.piece.key_columns, row.position + 1);
     const size_t items = (pass.single_rows.size() + 1) * pass.plan->heads.size();
     if (items > kMaxItems || items * static_cast<size_t>(keys) > scratch_.As<float>().size()) break;
@@ -121,7 +121,8 @@ void AttentionReader::JoinRuns(const Batch& batch, size_t first) {
   for (size_t layer = 0; layer < pass.plan->layers.size(); ++layer) {
     for (const Pass::SingleRow& row : pass.single_rows) {
       for (size_t head = 0; head < pass.plan->heads.size(); ++head) {
-        AddItem(pass, layer, head, row.traced_row, row.position);
+        AddItem(pass, layer, head, row.row, row.position);
+        pass.log_sum_exp_ids.push_back(row.row * config_.num_heads + pass.plan->heads[head]);
         pass.keys.push_back(pass.item_keys.back());
       }
     }
@@ -129,39 +130,44 @@ void AttentionReader::JoinRuns(const Batch& batch, size_t first) {
   ListSpans(pass);
   if (pass.single_rows.empty() || !PlaceOutputs(pass)) return;
   for (const Pass::SingleRow& row : pass.single_rows) {
-    is_joined_[static_cast<size_t>(row.trace)] = 1;
+    read_by_layer_[static_cast<size_t>(row.trace)] = 1;
   }
   passes_.push_back(std::move(pass));
 }
 
-void AttentionReader::ReadLayer(int layer) {
+void AttentionReader::ReadLayer(int layer, const PagedBatch& batch, DeviceSpan<const float> q,
+                                DeviceSpan<const float> log_sum_exp) {
+  const Source source = {.q = q, .log_sum_exp = log_sum_exp, .batch = &batch, .first_layer = layer};
   for (const Pass& pass : passes_) {
     const size_t count = pass.results_per_layer();
     for (size_t i = 0; i < pass.plan->layers.size(); ++i) {
       if (pass.plan->layers[i] != layer) continue;
       const size_t first = i * count;
-      DeviceSpan<const float> log_sum_exp;
+      DeviceSpan<const float> of_results;
       if (pass.plan->wants_stats) {
-        log_sum_exp = LogSumExp(std::span(pass.log_sum_exp_ids).subspan(first, count), *step_);
+        of_results = LogSumExp(std::span(pass.log_sum_exp_ids).subspan(first, count), source);
       }
       ComputeRows(std::span(pass.items).subspan(first, count), pass.piece.key_columns,
-                  AttentionStage::kWeights, *step_);
-      Reduce(pass, scratch_.As<float>(), log_sum_exp, first, count);
+                  AttentionStage::kWeights, source);
+      Reduce(pass, scratch_.As<float>(), of_results, first, count);
     }
   }
 }
 
-void AttentionReader::Read(const Batch& batch, std::vector<AttentionPiece>& pieces) {
+void AttentionReader::Read(const Batch& batch, const AttentionCapture& capture,
+                           std::vector<AttentionPiece>& pieces) {
   const auto first = static_cast<ptrdiff_t>(pieces.size());
-  Source source = *step_;
+  Source source = {
+      .q = capture.queries(), .log_sum_exp = capture.log_sum_exp(), .batch = &capture.traced()};
   const auto needs_sums_first = [](const TracedRows& run) { return !HasSingleRows(*run.plan); };
   if (is_approximate_ && std::ranges::any_of(batch.traces, needs_sums_first)) {
     Drain(pieces);  // Normalize needs the output area.
-    Normalize(batch, source);
+    Normalize(batch, source, capture.log_sum_exp());
   }
   for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
-    if (is_joined_[trace] == 0) ReadRun(batch, static_cast<int>(trace), source, pieces);
-    source.first_traced += batch.traces[trace].rows;
+    if (read_by_layer_[trace] != 0) continue;
+    ReadRun(batch, static_cast<int>(trace), source, pieces);
+    source.first_row += batch.traces[trace].rows;
   }
   Drain(pieces);
   const auto read = std::ranges::subrange(pieces.begin() + first, pieces.end());
@@ -172,17 +178,19 @@ void AttentionReader::Read(const Batch& batch, std::vector<AttentionPiece>& piec
 }
 
 // Replaces the log-sum-exp of every row that is part of another by that of its recomputed scores.
-void AttentionReader::Normalize(const Batch& batch, const Source& source) {
-  const size_t size =
-      Size(config_.num_layers, int64_t{source.capture.traced().rows()} * config_.num_heads);
-  const DeviceSpan<float> on_device = source.capture.log_sum_exp().subspan(0, size);
+void AttentionReader::Normalize(const Batch& batch, const Source& source,
+                                DeviceSpan<float> log_sum_exp) {
+  const size_t size = Size(config_.num_layers, int64_t{source.batch->rows()} * config_.num_heads);
+  const DeviceSpan<float> on_device = log_sum_exp.subspan(0, size);
   host_log_sum_exp_.resize(size);
   lse_deltas_.assign(size, 0.0f);
   backend_.CopyToHost(DeviceSpan<const float>(on_device), std::span(host_log_sum_exp_));
   Source at = source;
-  for (const TracedRows& run : batch.traces) {
+  for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
+    const TracedRows& run = batch.traces[trace];
+    if (read_by_layer_[trace] != 0) continue;
     if (!HasSingleRows(*run.plan)) SumRun(batch, run, at);
-    at.first_traced += run.rows;
+    at.first_row += run.rows;
   }
   TakeSums();
   backend_.CopyToDevice(std::span<const float>(host_log_sum_exp_), on_device);
@@ -214,7 +222,7 @@ void AttentionReader::SumRun(const Batch& batch, const TracedRows& run, const So
         pass.piece.heads = std::min(heads, single.head_axis() - head);
         pass.piece.key_columns = pass.piece.first_position + pass.piece.rows;
         Source at = source;
-        at.first_traced += row;
+        at.first_row += row;
         ListItems(pass, at);
         pass.plan = nullptr;  // Not of a result.
         if (outputs_used_ + pass.items.size() > outputs_.As<float>().size()) TakeSums();
@@ -273,7 +281,7 @@ void AttentionReader::ReadRun(const Batch& batch, int trace, const Source& sourc
         piece.heads = std::min(heads, plan.head_axis() - head);
         piece.key_columns = piece.first_position + piece.rows;
         Source at = source;
-        at.first_traced += row;
+        at.first_row += row;
         AddPass(plan, piece, at, pieces);
       }
     }
@@ -305,16 +313,12 @@ void AttentionReader::AddPass(const AttentionPlan& plan, const AttentionPiece& p
   Enqueue(passes_.back(), source);
 }
 
-void AttentionReader::AddItem(Pass& pass, size_t layer, size_t head, int traced_row,
-                              int position) const {
+void AttentionReader::AddItem(Pass& pass, size_t layer, size_t head, int row, int position) const {
   const int32_t at = pass.plan->layers[layer];
-  const int32_t query_head = pass.plan->heads[head];
   const int window = windows_[static_cast<size_t>(at)];
-  pass.items.push_back({.row = traced_row, .layer = at, .head = query_head});
+  pass.items.push_back({.row = row, .layer = at, .head = pass.plan->heads[head]});
   pass.item_keys.push_back(
       {.first_key = window == 0 ? 0 : std::max(0, position - window + 1), .position = position});
-  pass.log_sum_exp_ids.push_back(
-      (at * step_->capture.traced().rows() + traced_row) * config_.num_heads + query_head);
 }
 
 // Results in the order [layer, head, row]; behind each other the members of one.
@@ -324,7 +328,10 @@ void AttentionReader::ListItems(Pass& pass, const Source& source) const {
   const bool all_layers = plan.reduce_layers.has_value();
   const bool all_heads = plan.reduce_heads.has_value();
   const auto add = [&](size_t layer, size_t head, int row) {
-    AddItem(pass, layer, head, source.first_traced + row, piece.first_position + row);
+    AddItem(pass, layer, head, source.first_row + row, piece.first_position + row);
+    const AttentionItem& item = pass.items.back();
+    pass.log_sum_exp_ids.push_back(
+        (item.layer * source.batch->rows() + item.row) * config_.num_heads + item.head);
   };
   const auto add_result = [&](int layer, int head, int row) {
     const size_t begin = pass.item_keys.size();
@@ -424,32 +431,34 @@ void AttentionReader::EnqueueLayers(const Pass& outer, const Source& source) {
 
 void AttentionReader::ComputeRows(std::span<const AttentionItem> items, int key_columns,
                                   AttentionStage stage, const Source& source) {
-  backend_.AttentionRows({.q = source.capture.queries(),
-                          .log_sum_exp = source.capture.log_sum_exp(),
-                          .row_capacity = source.capture.traced().rows(),
-                          .batch = &source.capture.traced(),
-                          .kv = &source.kv,
+  backend_.AttentionRows({.q = source.q,
+                          .log_sum_exp = source.log_sum_exp,
+                          .row_capacity = source.batch->rows(),
+                          .first_layer = source.first_layer,
+                          .batch = source.batch,
+                          .kv = kv_,
                           .num_heads = config_.num_heads,
                           .scale = config_.attention_scale,
                           .softcap = config_.attention_softcap,
                           .windows = windows_,
-                          .alibi_slopes = source.alibi_slopes,
+                          .alibi_slopes = alibi_slopes_,
                           .items = items,
                           .stage = stage,
                           .key_columns = key_columns,
                           .output = scratch_.As<float>()});
 }
 
-// Those of the captured numbers, [ids]; valid until the next call.
+// Those of the source, [ids]; valid until the next call.
 DeviceSpan<const float> AttentionReader::LogSumExp(std::span<const int32_t> ids,
                                                    const Source& source) {
   const auto is_gap = [](int32_t a, int32_t b) { return b != a + 1; };
-  const DeviceSpan<const float> captured = source.capture.log_sum_exp();
   if (std::ranges::adjacent_find(ids, is_gap) == ids.end()) {
-    return captured.subspan(static_cast<size_t>(ids.front()), ids.size());
+    return source.log_sum_exp.subspan(static_cast<size_t>(ids.front()), ids.size());
   }
-  backend_.GatherRows(
-      {.input = captured, .row_ids = ids, .columns = 1, .output = log_sum_exp_.As<float>()});
+  backend_.GatherRows({.input = source.log_sum_exp,
+                       .row_ids = ids,
+                       .columns = 1,
+                       .output = log_sum_exp_.As<float>()});
   return log_sum_exp_.As<float>().subspan(0, ids.size());
 }
 

@@ -16,7 +16,6 @@
 
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,30 +38,34 @@ class AttentionReader {
   // Heads that one plan may reduce to one row by pairs: all their rows are in memory together.
   static int MaxReducedHeads(const ModelConfig& config);
 
-  // Around the layers of a step: Begin before them, when `capture` has begun; ReadLayer behind the
-  // attention of each, when it has kept the layer; and Read after the step brings everything that
-  // batch.traces asks for to the host, ordered by trace. Read waits. All arguments outlive it.
-  void Begin(const Batch& batch, const AttentionCapture& capture, const KvStorage& kv,
-             DeviceSpan<const float> alibi_slopes);
-  void ReadLayer(int layer);
-  void Read(const Batch& batch, std::vector<AttentionPiece>& pieces);
+  // Around the layers of a step: Begin before them and ReadLayer behind the attention of each,
+  // which read `q`, [rows, num_heads, head_dim], and left `log_sum_exp`, [rows, num_heads]; Read
+  // after the step brings all that batch.traces asks for to the host, ordered by trace, and waits.
+  // `capture` has kept the traces that are not read_by_layer(). All arguments outlive Read.
+  void Begin(const Batch& batch, const KvStorage& kv, DeviceSpan<const float> alibi_slopes);
+  std::span<const char> read_by_layer() const { return read_by_layer_; }  // [traces]
+  void ReadLayer(int layer, const PagedBatch& batch, DeviceSpan<const float> q,
+                 DeviceSpan<const float> log_sum_exp);
+  void Read(const Batch& batch, const AttentionCapture& capture,
+            std::vector<AttentionPiece>& pieces);
 
  private:
   using Pass = AttentionPass;
 
-  // The step that is being read.
+  // Where rows come from: what the attention of one layer, or of all, has left.
   struct Source {
-    const AttentionCapture& capture;
-    const KvStorage& kv;
-    DeviceSpan<const float> alibi_slopes;
-    int first_traced = 0;  // Row of the traced batch at which the run begins.
+    DeviceSpan<const float> q;
+    DeviceSpan<const float> log_sum_exp;
+    const PagedBatch* batch = nullptr;
+    int first_layer = 0;
+    int first_row = 0;  // Of the run, in `batch`.
   };
 
   AttentionReader(Backend& backend, const ModelConfig& config)
       : backend_(backend), config_(config) {}
 
   void JoinRuns(const Batch& batch, size_t first);
-  void Normalize(const Batch& batch, const Source& source);
+  void Normalize(const Batch& batch, const Source& source, DeviceSpan<float> log_sum_exp);
   void SumRun(const Batch& batch, const TracedRows& run, const Source& source);
   void TakeSums();
   void ReadRun(const Batch& batch, int trace, const Source& source,
@@ -72,7 +75,7 @@ class AttentionReader {
   void ListItems(Pass& pass, const Source& source) const;
   void ListSpans(Pass& pass) const;
   bool PlaceOutputs(Pass& pass);
-  void AddItem(Pass& pass, size_t layer, size_t head, int traced_row, int position) const;
+  void AddItem(Pass& pass, size_t layer, size_t head, int row, int position) const;
   void Enqueue(const Pass& pass, const Source& source);
   void EnqueueLayers(const Pass& outer, const Source& source);
   void ComputeRows(std::span<const AttentionItem> items, int key_columns, AttentionStage stage,
@@ -94,11 +97,13 @@ class AttentionReader {
   size_t outputs_used_ = 0;
   std::deque<Pass> passes_;  // Not yet on the host.
 
-  std::optional<Source> step_;   // Under way.
-  std::vector<char> is_joined_;  // [traces]: part of a pass since Begin.
+  // Of the step under way.
+  const KvStorage* kv_ = nullptr;
+  DeviceSpan<const float> alibi_slopes_;
+  std::vector<char> read_by_layer_;  // [traces]: part of a pass since Begin.
   bool is_approximate_ = false;  // Are the attention op's sums; then rows are divided by their own.
-  // Of the step that is being read, [layers, traced, num_heads]; the second is empty where the
-  // attention op's own sums are exact enough, or no run needs its rows' before them.
+  // [layers, captured, num_heads]; the second is empty where the attention op's own sums are exact
+  // enough, or no run needs its rows' before them.
   std::vector<float> host_log_sum_exp_;
   std::vector<float> lse_deltas_;
 };

@@ -139,8 +139,8 @@ void Transformer::Forward(const Batch& batch) {
                   .batch = &paged_,
                   .output = residual_.As<float>()});
   if (capture_ != nullptr) {
-    capture_->Begin(batch);
-    reader_->Begin(batch, *capture_, *kv_, alibi_slopes_.As<float>());
+    reader_->Begin(batch, *kv_, alibi_slopes_.As<float>());
+    capture_->Begin(batch, reader_->read_by_layer());
   }
   for (int layer = 0; layer < config_.num_layers; ++layer) RunLayer(layer, rows);
   if (capture_ != nullptr) capture_->End();
@@ -229,12 +229,12 @@ void Transformer::Attend(int index, int rows) {
        .log_sum_exp = capture_ == nullptr ? DeviceSpan<float>() : capture_->LogSumExp(index)});
   if (capture_ == nullptr) return;
   capture_->KeepLayer(index, q_.As<float>());
-  reader_->ReadLayer(index);
+  reader_->ReadLayer(index, paged_, q_.As<float>(), capture_->LogSumExp(index));
 }
 
 void Transformer::ReadAttention(const Batch& batch, std::vector<AttentionPiece>& pieces) {
   if (batch.traces.empty()) return;
-  reader_->Read(batch, pieces);
+  reader_->Read(batch, *capture_, pieces);
 }
 
 void Transformer::AddAttention(const LayerWeights& layer, int rows) {

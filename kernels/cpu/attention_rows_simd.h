@@ -103,8 +103,7 @@ class AttentionRowWriter {
     const AttentionItem& item = args_.items[item_index];
     const int position = PositionOf(*args_.batch, item.row);
     const int window = args_.windows.empty() ? 0 : args_.windows[static_cast<size_t>(item.layer)];
-    const int64_t at =
-        (int64_t{item.layer} * args_.row_capacity + item.row) * args_.num_heads + item.head;
+    const int64_t at = args_.IndexOf(item);
     const int head_dim = kv_.spec().head_dim;
     Kv::PrepareQuery(args_.q.data() + at * head_dim, head_dim,
                      scratch_.queries + index * kv_.padded_dim());

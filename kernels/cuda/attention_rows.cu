@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kThreads) AttentionRowsKernel(AttentionRowsPar
   if (key >= p.key_columns) return;
   const RowPlace place = PlaceOf(p.batch, item.row);
   const size_t at =
-      (static_cast<size_t>(item.layer) * p.row_capacity + item.row) * p.heads + item.head;
+      (static_cast<size_t>(item.layer - p.first_layer) * p.row_capacity + item.row) * p.heads +
+      item.head;
   ScoreRule rule = p.rule;
   rule.window = p.windows != nullptr ? p.windows[item.layer] : 0;
   float score = -INFINITY;

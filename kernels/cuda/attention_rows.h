@@ -14,9 +14,10 @@ namespace vitrine::cuda {
 // AttentionRows of kernels/attention_rows.h. Kv: type of the cache, float or __nv_bfloat16.
 template <class Kv>
 struct AttentionRowsParams {
-  const float* q = nullptr;            // [layers, row_capacity, heads, head_dim]
-  const float* log_sum_exp = nullptr;  // [layers, row_capacity, heads]
+  const float* q = nullptr;            // [slices, row_capacity, heads, head_dim]
+  const float* log_sum_exp = nullptr;  // [slices, row_capacity, heads]
   int row_capacity = 0;
+  int first_layer = 0;  // Of the first slice.
   DeviceBatch batch;
   PagedKv<const Kv> kv;  // Of layer 0.
   size_t layer_elements = 0;

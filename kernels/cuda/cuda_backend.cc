@@ -447,6 +447,7 @@ void CudaBackend::AttentionRowsAs(const AttentionRowsArgs& args) {
   params.q = args.q.data();
   params.log_sum_exp = args.log_sum_exp.data();
   params.row_capacity = args.row_capacity;
+  params.first_layer = args.first_layer;
   params.batch = StageBatch(*args.batch);
   params.kv = {kv.data, kv.kv_heads, kv.head_dim};
   params.layer_elements = CudaKv::LayerElements(args.kv->spec());

@@ -19,11 +19,9 @@ Query QueryOf(const AttentionRowsArgs& args, const AttentionItem& item) {
   const int sequence = SequenceOf(*args.batch, item.row);
   const auto s = static_cast<size_t>(sequence);
   const auto layer = static_cast<size_t>(item.layer);
-  const int64_t index =
-      (int64_t{item.layer} * args.row_capacity + item.row) * args.num_heads + item.head;
   return {.batch = *args.batch,
           .kv = kv,
-          .q = args.q.data() + index * kv.spec().head_dim,
+          .q = args.q.data() + args.IndexOf(item) * kv.spec().head_dim,
           .sequence = sequence,
           .position = args.batch->first_position[s] + item.row - args.batch->row_begin[s],
           .layer = item.layer,
@@ -41,8 +39,7 @@ void AttentionRows(const AttentionRowsArgs& args) {
   float* output = args.output.data();
   for (const AttentionItem& item : args.items) {
     const Query query = QueryOf(args, item);
-    const int64_t index =
-        (int64_t{item.layer} * args.row_capacity + item.row) * args.num_heads + item.head;
+    const int64_t index = args.IndexOf(item);
     for (int key = 0; key < args.key_columns; ++key) {
       double score = -std::numeric_limits<double>::infinity();
       if (key >= query.first_key() && key <= query.position) score = Score(query, key);
