@@ -41,10 +41,11 @@ def complete(port, prompt, output_tokens):
     for line in connection.getresponse():
         if line.startswith(b"data: "):
             event = json.loads(line[len(b"data: "):])
-            count = len(event.get("tokens", [])) if not event.get("stop") else 0
-            if count:
+            if event.get("stop"):
+                # Tokens in the middle of a character are in no message of their own.
+                tokens = event["tokens_predicted"]
+            elif event.get("tokens"):
                 arrivals.append(time.perf_counter())
-                tokens += count
     connection.close()
     return sent, arrivals, tokens
 
