@@ -110,8 +110,8 @@ void AttentionReader::JoinRuns(const Batch& batch, size_t first) {
     const Pass::SingleRow row = {
         .trace = static_cast<int>(trace), .position = PositionOf(batch, run), .row = run.first_row};
     const bool asks_the_same = run.plan == pass.plan || *run.plan == *pass.plan;
-    if (trace < first || read_by_layer_[trace] != 0 || !IsSingleRow(run) || !asks_the_same)
-      continue;
+    if (trace < first || read_by_layer_[trace] != 0) continue;
+    if (!IsSingleRow(run) || !asks_the_same) continue;
     const int keys = std::max(pass.piece.key_columns, row.position + 1);
     const size_t items = (pass.single_rows.size() + 1) * pass.plan->heads.size();
     if (items > kMaxItems || items * static_cast<size_t>(keys) > scratch_.As<float>().size()) break;
