@@ -248,7 +248,7 @@ def mpt(rng):
             "n_layers": rng.choice([2, 3]), "max_seq_len": 256,
             "expansion_ratio": rng.choice([2, 4]), "tie_word_embeddings": flag(rng, 0.8),
             "layer_norm_epsilon": rng.choice([1e-5, 1e-6]),
-            "attn_config": {"alibi": True, "alibi_bias_max": rng.choice([8, 4]),
+            "attn_config": {"alibi": True, "alibi_bias_max": rng.choice([8, 8, 8, 4]),
                             "clip_qkv": rng.choice([None, None, 0.8]),
                             "softmax_scale": rng.choice([None, 0.5])}}
 
