@@ -41,6 +41,7 @@ void CheckTarget(const RopeKvTarget& target) {
   VITRINE_CHECK_LE(Count(target.batch->rows(), int64_t{target.num_heads} * spec.head_dim),
                    target.q.size());
   VITRINE_CHECK_EQ(target.q_norm.empty(), target.k_norm.empty());
+  VITRINE_CHECK(target.clip >= 0.0f && (target.clip == 0.0f || target.q_norm.empty()));
 }
 
 // A norm of q or k covers one head or all heads of a row.

@@ -23,6 +23,9 @@ struct RopeKvTarget {
   int layer = 0;
   DeviceSpan<float> q;  // [rows, num_heads, head_dim]
 
+  // Where above 0, no element of q, k and v leaves [-clip, clip] (OLMo, MPT). Not with a norm.
+  float clip = 0.0f;
+
   // RMS norm of q and k before the rotation, or empty: [head_dim] normalises every head by itself
   // (Qwen 3), [heads * head_dim] all heads of a row together (OLMo 2; RopeWriteKv only).
   DeviceSpan<const float> q_norm = {};
@@ -30,10 +33,10 @@ struct RopeKvTarget {
   float norm_epsilon = 0.0f;
 };
 
-// Normalises q and k where asked, rotates them by their position (pair (a, b) -> (a cos - b sin, b
-// cos + a sin)), writes k and v to the row's cache slot and q to target.q. All products and sums in
-// f32. A cache of kQ8_0 holds keys as int8 with a scale (largest / 127) per 16 dimensions, and
-// values in bf16.
+// Clips q, k and v and normalises q and k where asked, rotates them by their position (pair (a, b)
+// -> (a cos - b sin, b cos + a sin)), writes k and v to the row's cache slot and q to target.q. All
+// products and sums in f32. A cache of kQ8_0 holds keys as int8 with a scale (largest / 127) per 16
+// dimensions, and values in bf16.
 struct RopeWriteKvArgs {
   DeviceSpan<const float> qkv;  // [rows, num_heads + 2 num_kv_heads, head_dim]
   RopeKvTarget target;

@@ -82,6 +82,7 @@ struct ModelConfig {
   // x + attention(norm(x)) + mlp(norm'(x)): GPT-NeoX. Where a layer has no mlp_norm, norm' is norm.
   bool is_parallel = false;
   QkNorm qk_norm = QkNorm::kNone;
+  float qkv_clip = 0.0f;  // No element of q, k and v is larger; 0: no limit (OLMo, MPT).
   PositionBias position_bias = PositionBias::kNone;
   float alibi_max_bias = 8.0f;  // The flattest slope is 2^-alibi_max_bias.
   float alibi_scale = 1.0f;     // Of all slopes: Falcon scales them with the scores.

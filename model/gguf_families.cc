@@ -154,7 +154,15 @@ absl::Status ReadSmolLm3(GgufConfigReader&, GgufDescription& model) {
   return absl::OkStatus();
 }
 
-absl::Status ReadOlmo(GgufConfigReader&, GgufDescription& model) {
+// Files without a limit on q, k and v have no key for it.
+absl::Status ReadQkvClip(GgufConfigReader& reader, ModelConfig& config) {
+  VITRINE_ASSIGN_OR_RETURN(const double clip, reader.PositiveFloat("attention.clamp_kqv", 0.0));
+  config.qkv_clip = static_cast<float>(clip);
+  return absl::OkStatus();
+}
+
+absl::Status ReadOlmo(GgufConfigReader& reader, GgufDescription& model) {
+  VITRINE_RETURN_IF_ERROR(ReadQkvClip(reader, model.config));
   model.config.norm_has_weight = false;
   TensorNames& names = model.names;
   names.attention_norm = names.mlp_norm = names.final_norm = {};
@@ -288,7 +296,7 @@ absl::Status ReadMpt(GgufConfigReader& reader, GgufDescription& model) {
   model.config.position_bias = PositionBias::kAlibi;
   VITRINE_ASSIGN_OR_RETURN(const double max_bias, reader.PositiveFloat("attention.max_alibi_bias"));
   model.config.alibi_max_bias = static_cast<float>(max_bias);
-  return absl::OkStatus();
+  return ReadQkvClip(reader, model.config);
 }
 
 absl::Status ReadBloom(GgufConfigReader&, GgufDescription& model) {

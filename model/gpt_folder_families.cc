@@ -323,13 +323,14 @@ absl::StatusOr<FolderFamily> ReadMpt(JsonConfigReader& reader) {
   VITRINE_ASSIGN_OR_RETURN(const double scale,
                            attention->PositiveFloat("softmax_scale", config.attention_scale));
   config.attention_scale = static_cast<float>(scale);
+  VITRINE_ASSIGN_OR_RETURN(const double clip, attention->PositiveFloat("clip_qkv", 0.0));
+  config.qkv_clip = static_cast<float>(clip);
   VITRINE_ASSIGN_OR_RETURN(const std::string type,
                            attention->String("attn_type", "multihead_attention"));
   if (type != "multihead_attention") {
     return attention->Unsupported("attn_type", absl::StrCat("is ", Quote(type)));
   }
-  VITRINE_RETURN_IF_ERROR(
-      attention->CheckRead({{"clip_qkv", "qk_ln", "prefix_lm", "attn_uses_sequence_id"}}));
+  VITRINE_RETURN_IF_ERROR(attention->CheckRead({{"qk_ln", "prefix_lm", "attn_uses_sequence_id"}}));
   return family;
 }
 

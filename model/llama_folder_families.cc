@@ -211,6 +211,8 @@ absl::StatusOr<FolderFamily> ReadOlmo(JsonConfigReader& reader) {
   family.config.norm_kind = NormKind::kLayer;
   family.config.norm_epsilon = 1e-5f;  // OlmoLayerNorm's own.
   family.config.norm_has_weight = false;
+  VITRINE_ASSIGN_OR_RETURN(const double clip, reader.PositiveFloat("clip_qkv", 0.0));
+  family.config.qkv_clip = static_cast<float>(clip);
   family.names.attention_norm = family.names.mlp_norm = family.names.final_norm = {};
   return family;
 }

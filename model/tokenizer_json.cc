@@ -206,22 +206,24 @@ absl::StatusOr<std::vector<BpeMerge>> TokenizerJsonReader::ReadMerges(
   std::vector<BpeMerge> merges;
   merges.reserve(list->AsArray()->size());
   for (const JsonValue& merge : *list->AsArray()) {
-    const std::string place = absl::StrCat(std::string(kWhere), "[", merges.size(), "]");
+    const auto error = [&](std::string_view rule) {
+      return Error(absl::StrCat(std::string(kWhere), "[", merges.size(), "]"), rule);
+    };
     if (const JsonValue::Array* pair = merge.AsArray()) {
       const bool is_pair =
           pair->size() == 2 && (*pair)[0].AsString() != nullptr && (*pair)[1].AsString() != nullptr;
-      if (!is_pair) return Error(place, "is not a pair of strings");
+      if (!is_pair) return error("is not a pair of strings");
       merges.push_back({*(*pair)[0].AsString(), *(*pair)[1].AsString()});
       continue;
     }
     if (merge.AsString() == nullptr) {
-      return Error(place, absl::StrCat("is ", std::string(merge.kind()),
-                                       ", expected a string or a pair of strings"));
+      return error(absl::StrCat("is ", std::string(merge.kind()),
+                                ", expected a string or a pair of strings"));
     }
     const std::string_view text = *merge.AsString();
     const size_t space = text.find(' ');
     if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
-      return Error(place, absl::StrCat("is ", Quote(text), ", not two texts with one space"));
+      return error(absl::StrCat("is ", Quote(text), ", not two texts with one space"));
     }
     merges.push_back({text.substr(0, space), text.substr(space + 1)});
   }

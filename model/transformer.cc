@@ -199,6 +199,7 @@ void Transformer::Attend(int index, int rows) {
                                .kv = kv_.get(),
                                .layer = index,
                                .q = q_.As<float>(),
+                               .clip = config_.qkv_clip,
                                .q_norm = layer.q_norm.As<float>(),
                                .k_norm = layer.k_norm.As<float>(),
                                .norm_epsilon = config_.norm_epsilon};

@@ -19,6 +19,9 @@ namespace {
 
 constexpr size_t kMaxJsonValues = 100'000;
 
+// Empty messages are two bytes each on the wire and hundreds in memory.
+constexpr int kMaxMessages = 16'384;
+
 // What a request may set beside the messages: switches and facts that published templates ask for.
 // Nothing here is a name that the server or the model's files set.
 constexpr std::string_view kVariables[] = {"builtin_tools",
@@ -115,6 +118,11 @@ absl::StatusOr<JsonValue> ReadMessage(const v1::ChatMessage& message, int index)
 
 absl::StatusOr<Conversation> ReadConversation(const v1::Chat& chat) {
   if (chat.messages().empty()) return FieldError("chat.messages", "must hold at least 1 message");
+  if (chat.messages_size() > kMaxMessages) {
+    return FieldError("chat.messages",
+                      std::string(absl::StrCat("must hold at most ", kMaxMessages,
+                                               " messages, holds ", chat.messages_size())));
+  }
   Conversation conversation;
   JsonValue::Array messages;
   for (int i = 0; i < chat.messages_size(); ++i) {

@@ -31,7 +31,8 @@ class HeadWriter {
   // True where 16 dimensions need nothing of the rest of their head.
   bool IsLocal() const {
     return target_.pairing == RopePairing::kInterleaved && target_.rotary_dim == head_dim_ &&
-           head_dim_ % 16 == 0 && target_.q_norm.empty() && target_.k_norm.empty();
+           head_dim_ % 16 == 0 && target_.q_norm.empty() && target_.k_norm.empty() &&
+           target_.clip == 0.0f;
   }
 
   VITRINE_INLINE void WriteLocal(int row, int head, int dim, typename S::F values) const {
@@ -61,14 +62,18 @@ class HeadWriter {
   // The whole head of one row.
   void WriteHead(int row, int head, const float* values, const RowFactors& factors) const {
     const HeadKind kind = KindOf(head);
+    alignas(64) float prepared[kMaxHeadDim];
+    if (target_.clip > 0.0f) {
+      ClipHead(values, prepared);
+      values = prepared;
+    }
     if (kind == HeadKind::kValue) return WriteFrom(kind, row, head, values, 0);
     const bool is_query = kind == HeadKind::kQuery;
     const DeviceSpan<const float>& norm = is_query ? target_.q_norm : target_.k_norm;
-    alignas(64) float normalized[kMaxHeadDim];
     if (!norm.empty()) {
       const int index = is_query ? head : head - target_.num_heads;
-      NormalizeHead(norm, index, is_query ? factors.q : factors.k, values, normalized);
-      values = normalized;
+      NormalizeHead(norm, index, is_query ? factors.q : factors.k, values, prepared);
+      values = prepared;
     }
     if (target_.pairing == RopePairing::kHalfSplit && target_.rotary_dim % 32 == 0) {
       WriteHalves(kind, row, head, values);
@@ -97,6 +102,15 @@ class HeadWriter {
 
   float FactorOf(const float* values, const DeviceSpan<const float>& norm) const {
     return RmsFactor<S>(values, static_cast<int>(norm.size()), target_.norm_epsilon);
+  }
+
+  void ClipHead(const float* values, float* clipped) const {
+    const auto high = S::Set(target_.clip);
+    const auto low = S::Set(-target_.clip);
+    for (int dim = 0; dim < head_dim_; dim += 16) {
+      const auto x = LoadUpTo16<S>(values + dim, head_dim_ - dim);
+      S::Store(clipped + dim, S::Min(S::Max(x, low), high));
+    }
   }
 
   void NormalizeHead(const DeviceSpan<const float>& norm, int index, float row_factor,

@@ -7,7 +7,7 @@
 // the same result on all of them:
 //
 //   F, I         16 lanes of f32 and int32; arithmetic is IEEE with denormals as zero
-//   Max(a, b)    a > b ? a : b
+//   Max(a, b)    a > b ? a : b; Min likewise
 //   Round        to nearest, ties to even, |x| < 2^22
 //   Power2(x, n) x * 2^n for whole n <= 127; 0 for n < -126
 //   ReduceAdd    ((lane i + i+8) + (i+4)) + (i+2)) + (i+1)

@@ -338,6 +338,7 @@ void CudaBackend::RopeAs(const float* qkv, const RopeKvTarget& target) {
   params.q_norm_groups = NormGroups(target.q_norm, target.num_heads, spec.head_dim);
   params.k_norm_groups = NormGroups(target.k_norm, spec.num_kv_heads, spec.head_dim);
   params.norm_epsilon = target.norm_epsilon;
+  params.clip = target.clip;
   cuda::RopeWriteKv(params, stream_);
 }
 

@@ -11,14 +11,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
+__device__ inline float Clipped(float x, float clip) {
+  return clip > 0.0f ? fminf(fmaxf(x, -clip), clip) : x;
+}
+
 // One head of a row before the rotation.
 struct Head {
   const float* values;
   const float* norm;  // Null: as it is.
   float scale;
+  float clip;
 
   __device__ float At(int d) const {
-    return norm == nullptr ? values[d] : values[d] * scale * norm[d];
+    return norm == nullptr ? Clipped(values[d], clip) : values[d] * scale * norm[d];
   }
 };
 
@@ -53,10 +58,10 @@ __device__ inline void NormScales(const float* values, int groups, int span, flo
 
 // Head `head` of the `heads` heads at `values`, normalised in `groups` groups.
 __device__ inline Head HeadOf(const float* values, int head, int heads, int dim, const float* norm,
-                              int groups, const float* scales) {
-  if (norm == nullptr) return {values + head * dim, nullptr, 1.0f};
+                              int groups, const float* scales, float clip) {
+  if (norm == nullptr) return {values + head * dim, nullptr, 1.0f, clip};
   const int together = heads / groups;
-  return {values + head * dim, norm + head % together * dim, scales[head / together]};
+  return {values + head * dim, norm + head % together * dim, scales[head / together], clip};
 }
 
 template <class T>
@@ -86,14 +91,15 @@ __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<
   T* slot = p.kv.data + p.kv.KeyOffset(block, 0) + place.position % kKvBlockTokens * dim;
   float* q_out = p.q + static_cast<size_t>(row) * p.heads * dim;
   for (int i = static_cast<int>(threadIdx.x); i < p.heads * dim; i += kThreads) {
-    const Head head = HeadOf(q, i / dim, p.heads, dim, p.q_norm, p.q_norm_groups, q_scales);
+    const Head head = HeadOf(q, i / dim, p.heads, dim, p.q_norm, p.q_norm_groups, q_scales, p.clip);
     q_out[i] = Rotated(p, head, i % dim, cosines, sines);
   }
   for (int i = static_cast<int>(threadIdx.x); i < kv_heads * dim; i += kThreads) {
-    const Head head = HeadOf(k, i / dim, kv_heads, dim, p.k_norm, p.k_norm_groups, k_scales);
+    const Head head =
+        HeadOf(k, i / dim, kv_heads, dim, p.k_norm, p.k_norm_groups, k_scales, p.clip);
     T* target = slot + i / dim * kKvBlockTokens * dim + i % dim;
     target[0] = FromFloat<T>(Rotated(p, head, i % dim, cosines, sines));
-    target[p.kv.ValueOffset()] = FromFloat<T>(v[i]);
+    target[p.kv.ValueOffset()] = FromFloat<T>(Clipped(v[i], p.clip));
   }
 }
 

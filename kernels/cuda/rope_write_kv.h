@@ -22,6 +22,7 @@ struct RopeWriteKvParams {
   int q_norm_groups = 0;  // 1 or heads: what is normalised together
   int k_norm_groups = 0;  // 1 or kv_heads
   float norm_epsilon = 0.0f;
+  float clip = 0.0f;         // Of q, k and v; 0: none.
   bool interleaved = false;  // Pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2).
 };
 template <class T>

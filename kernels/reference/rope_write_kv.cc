@@ -75,6 +75,9 @@ void RopeWriteKv(const RopeWriteKvArgs& args) {
   std::vector<float> qkv(static_cast<size_t>(columns));
   ForEachRow(*args.target.batch, [&](int sequence, int row, int position) {
     std::copy_n(args.qkv.data() + row * columns, columns, qkv.data());
+    if (const float clip = args.target.clip; clip > 0.0f) {
+      for (float& value : qkv) value = std::clamp(value, -clip, clip);
+    }
     WriteRow(args.target, sequence, row, position, qkv.data());
   });
 }

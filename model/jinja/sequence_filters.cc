@@ -63,18 +63,22 @@ absl::StatusOr<std::vector<Value>> SortKeys(Interpreter& interpreter,
   return keys;
 }
 
-// The same for attributes with commas between: the first counts most.
+// The same for attributes with commas between: the first counts most. Always tuples, as in jinja2:
+// within one, equal values need no order, so two undefined ones, nulls or dicts may meet.
 absl::StatusOr<std::vector<Value>> SeveralSortKeys(Interpreter& interpreter,
                                                    const std::vector<Value>& items,
                                                    const Value& attributes, bool case_sensitive) {
   const bool has_several =
       attributes.is_string() && attributes.view().find(',') != std::string_view::npos;
-  if (!has_several) return SortKeys(interpreter, items, attributes, case_sensitive);
-  std::vector<std::vector<Value>> parts(items.size());
-  for (std::string_view rest = attributes.view(); !rest.empty();) {
+  std::vector<Value> names;
+  if (!has_several) names.push_back(attributes);
+  for (std::string_view rest = has_several ? attributes.view() : ""; !rest.empty();) {
     const std::string_view name = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(name.size() + 1, rest.size()));
-    const Value attribute = Value::String(Text(std::string(name), attributes.text().source()));
+    names.push_back(Value::String(Text(std::string(name), attributes.text().source())));
+  }
+  std::vector<std::vector<Value>> parts(items.size());
+  for (const Value& attribute : names) {
     VITRINE_ASSIGN_OR_RETURN(const std::vector<Value> keys,
                              SortKeys(interpreter, items, attribute, case_sensitive));
     for (size_t i = 0; i < keys.size(); ++i) parts[i].push_back(keys[i]);

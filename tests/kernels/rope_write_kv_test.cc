@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -96,11 +97,12 @@ RopeKvTarget TargetOf(Harness& harness, const RopeTables& tables, Rotation rotat
           .q = harness.Zeros(step.rows() * shape.q_columns())};
 }
 
-// Norms of q and k; empty weights mean none.
+// What happens to q and k before the rotation; empty weights mean no norm.
 struct HeadNorms {
   std::vector<float> q{};
   std::vector<float> k{};
   float epsilon = 1e-5f;
+  float clip = 0.0f;
 };
 
 // Heads of one row, normalised in pieces as long as the weight.
@@ -140,12 +142,17 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
   if (!norms.q.empty()) target.q_norm = harness.Upload(norms.q);
   if (!norms.k.empty()) target.k_norm = harness.Upload(norms.k);
   target.norm_epsilon = norms.epsilon;
+  target.clip = norms.clip;
   harness->RopeWriteKv({.qkv = harness.Upload(qkv), .target = target});
 
+  std::vector<float> clipped = qkv;
+  for (float& value : clipped) {
+    if (norms.clip > 0.0f) value = std::clamp(value, -norms.clip, norms.clip);
+  }
   std::vector<Bounded> q;
   std::vector<Bounded> keys;
   std::vector<Bounded> values;
-  std::span<const float> rest = qkv;
+  std::span<const float> rest = clipped;
   const auto take = [&](int64_t columns) {
     const std::span<const float> heads = rest.first(static_cast<size_t>(columns));
     rest = rest.subspan(static_cast<size_t>(columns));
@@ -207,6 +214,14 @@ TEST_P(RopeWriteKvTest, NormalisesHeadsBeforeTheRotation) {
                    {.q = random.Normal(64), .k = random.Normal(64)});
     ExpectRotation(GetParam(), {2, 1, 64}, {64, pairing}, DType::kF32,
                    {.q = random.Normal(64), .k = random.Normal(64), .epsilon = 0.1f});
+  }
+}
+
+TEST_P(RopeWriteKvTest, ClipsQueriesKeysAndValues) {
+  for (const RopePairing pairing : {RopePairing::kInterleaved, RopePairing::kHalfSplit}) {
+    ExpectRotation(GetParam(), {4, 2, 24}, {8, pairing}, DType::kF32, {.clip = 0.5f});
+    ExpectRotation(GetParam(), {2, 1, 64}, {64, pairing}, DType::kBF16, {.clip = 1.0f});
+    ExpectRotation(GetParam(), {2, 1, 16}, {0, pairing}, DType::kF32, {.clip = 0.25f});
   }
 }
 
@@ -287,7 +302,7 @@ struct QkvResult {
 };
 
 enum class Route { kFused, kSeparate };
-enum class Norms { kNone, kPerHead };
+enum class Norms { kNone, kPerHead, kClip };
 
 QkvResult ComputeQkv(const BackendCase& backend_case, Route route, DType dtype, DType kv_dtype,
                      int threads, const std::vector<StepPart>& parts, Norms norms = Norms::kNone) {
@@ -316,6 +331,7 @@ QkvResult ComputeQkv(const BackendCase& backend_case, Route route, DType dtype, 
     target.k_norm = harness.Upload(random.Normal(16));
     target.norm_epsilon = 1e-5f;
   }
+  if (norms == Norms::kClip) target.clip = 0.75f;
   if (route == Route::kFused) {
     const PackedMatrix* packed = harness.Pack({&q, &k, &v}, RowLayout::kHeads, shape.head_dim);
     const FedRows fed = harness.Feed(input, kColumns, {packed});
@@ -350,7 +366,7 @@ TEST_P(RopeWriteKvTest, FusingWithTheMatMulChangesNoBit) {
   for (const DType dtype : kRequiredTypes) {
     for (const DType kv_dtype : CacheTypes(GetParam())) {
       SCOPED_TRACE(TraitsOf(dtype).name);
-      for (const Norms norms : {Norms::kNone, Norms::kPerHead}) {
+      for (const Norms norms : {Norms::kNone, Norms::kPerHead, Norms::kClip}) {
         ExpectSame(
             ComputeQkv(GetParam(), Route::kFused, dtype, kv_dtype, 2, TwoSequences(), norms),
             ComputeQkv(GetParam(), Route::kSeparate, dtype, kv_dtype, 2, TwoSequences(), norms));

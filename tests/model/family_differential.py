@@ -44,15 +44,15 @@ class InFloat64(TorchFunctionMode):
         return func(*map(widen, args), **{k: widen(v) for k, v in (kwargs or {}).items()})
 
 
-def base_sizes(rng, heads=(2, 4, 6), kv=True):
+def base_sizes(rng, heads=(1, 2, 3, 4, 6, 8), kv=True):
     """Sizes that no two of are equal by accident."""
     num_heads = rng.choice(heads)
     sizes = {
-        "vocab_size": rng.choice([200, 257, 384]),
-        "hidden_size": num_heads * rng.choice([16, 24, 32]),
+        "vocab_size": rng.choice([200, 257, 384, 1001]),
+        "hidden_size": num_heads * rng.choice([10, 16, 18, 24, 32, 40]),
         "num_hidden_layers": rng.choice([2, 3]),
         "num_attention_heads": num_heads,
-        "intermediate_size": rng.choice([96, 128, 160]),
+        "intermediate_size": rng.choice([90, 96, 128, 160, 201]),
         "max_position_embeddings": rng.choice([64, 256]),
         "tie_word_embeddings": rng.random() < 0.5,
     }
@@ -80,6 +80,8 @@ def rope(rng, head_dim, kinds=("default", "linear", "llama3", "yarn", "longrope"
     """rope_parameters of a random rule; `partial`: shares of a head that may rotate."""
     kind = rng.choice(kinds)
     rules = {"rope_type": kind, "rope_theta": rng.choice([10000.0, 500000.0, 1e6])}
+    # Half a pair cannot rotate: transformers rounds up, which no published model needs.
+    partial = [share for share in partial or () if int(head_dim * share) % 2 == 0]
     share = rng.choice(partial) if partial else 1.0
     if partial:
         rules["partial_rotary_factor"] = share
@@ -122,7 +124,7 @@ def llama_like(rng, **kinds):
 
 def own_head_dim(rng, config, chance=0.5):
     if flag(rng, chance):
-        config["head_dim"] = rng.choice([8, 16, 40])
+        config["head_dim"] = rng.choice([8, 16, 22, 40, 64])
         config["rope_parameters"] = rope(rng, config["head_dim"], ("default", "linear", "yarn"))
     return config
 
@@ -155,7 +157,7 @@ def falcon(rng):
 
 def gemma(rng):
     config = llama_like(rng, kinds=("default", "linear"))
-    config["head_dim"] = rng.choice([16, 24])
+    config["head_dim"] = rng.choice([14, 16, 24, 48])
     config["attention_bias"] = flag(rng, 0.3)
     config["hidden_act"] = rng.choice(["gelu_pytorch_tanh", "gelu"])
     return config
@@ -246,7 +248,7 @@ def mpt(rng):
             "n_layers": rng.choice([2, 3]), "max_seq_len": 256,
             "expansion_ratio": rng.choice([2, 4]), "tie_word_embeddings": flag(rng, 0.8),
             "layer_norm_epsilon": rng.choice([1e-5, 1e-6]),
-            "attn_config": {"alibi": True, "alibi_bias_max": rng.choice([8, 4]),
+            "attn_config": {"alibi": True, "alibi_bias_max": rng.choice([8, 8, 8, 4]),
                             "clip_qkv": rng.choice([None, None, 0.8]),
                             "softmax_scale": rng.choice([None, 0.5])}}
 
@@ -305,7 +307,7 @@ def qwen2(rng):
 
 def qwen3(rng):
     config = qwen2(rng) | {"attention_bias": flag(rng, 0.4)}
-    config["head_dim"] = rng.choice([16, 24])
+    config["head_dim"] = rng.choice([14, 16, 24, 48])
     config["rope_parameters"] = rope(rng, config["head_dim"])
     return config
 

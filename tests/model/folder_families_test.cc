@@ -258,7 +258,7 @@ TEST_F(FolderFamiliesTest, FeaturesOfOtherFamiliesAreRefusedByName) {
   const Case cases[] = {
       {{{"sliding_window", 4096}}, "sliding_window"},
       {{{"model_type", "mistral"}, {"attention_bias", true}}, "attention_bias"},
-      {{{"model_type", "olmo"}, {"clip_qkv", 8.0}}, "clip_qkv"},
+      {{{"clip_qkv", 8.0}}, "clip_qkv"},
       {{{"model_type", "stablelm"}, {"qk_layernorm", true}}, "qk_layernorm"},
       {{{"model_type", "granite"}, {"num_local_experts", 8}}, "num_local_experts"},
       {{{"model_type", "opt"}, {"ffn_dim", 128}, {"word_embed_proj_dim", 32}},

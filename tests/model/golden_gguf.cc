@@ -140,6 +140,7 @@ constexpr Form kForms[] = {
     {"qwen2", "qwen2", kLlamaNames},
     {"qwen3", "qwen3", kLlamaNames},
     {"phi3", "phi3", kLlamaNames},
+    {"olmo", "olmo", kLlamaNames},
     {"olmo2", "olmo2", kLlamaNames, true},
     {"gemma2", "gemma2", kLlamaNames, true, true},
     {"gemma3_text", "gemma3", kLlamaNames, true, true},
@@ -195,6 +196,8 @@ class Converter {
     gguf_.SetUint(Key("feed_forward_length"), d_ff.is_null() ? 4 * d_model : d_ff.get<uint32_t>());
     if (config_.contains("rms_norm_eps")) {
       gguf_.SetFloat(Key("attention.layer_norm_rms_epsilon"), config_["rms_norm_eps"]);
+    } else if (form_.architecture == "olmo") {
+      gguf_.SetFloat(Key("attention.layer_norm_epsilon"), 1e-5f);  // config.json has none.
     } else {
       gguf_.SetFloat(Key("attention.layer_norm_epsilon"),
                      Value("layer_norm_epsilon", "layer_norm_eps"));
@@ -219,6 +222,9 @@ class Converter {
     }
     for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"}) {
       if (config_.contains(cap) && !config_[cap].is_null()) gguf_.SetFloat(Key(cap), config_[cap]);
+    }
+    if (config_.contains("clip_qkv") && !config_["clip_qkv"].is_null()) {
+      gguf_.SetFloat(Key("attention.clamp_kqv"), config_["clip_qkv"]);
     }
     const bool has_window = config_.contains("sliding_window") &&
                             !config_["sliding_window"].is_null() &&
@@ -271,7 +277,8 @@ class Converter {
     DequantizeRow(tensor.dtype, tensor.data, tensor.elements(), matrix.values.data());
     const std::string name = Name(tensor.name);
     const bool is_q_or_k = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
-    if (form_.architecture == "llama" && is_q_or_k) matrix = InterleaveHeads(matrix, head_dim_);
+    const bool turns_pairs = form_.architecture == "llama" || form_.architecture == "olmo";
+    if (turns_pairs && is_q_or_k) matrix = InterleaveHeads(matrix, head_dim_);
     if (form_.architecture == "gptneox" && name.find("attn_qkv") != std::string::npos) {
       matrix = UngroupQkv(matrix, heads_);
     }

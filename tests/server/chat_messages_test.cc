@@ -132,6 +132,10 @@ TEST_F(ChatMessagesTest, EachBrokenRuleNamesItsField) {
   };
   for (const auto& [field, change] : std::vector<Case>{
            {"chat.messages", [](v1::Chat& c) { c.clear_messages(); }},
+           {"chat.messages",
+            [](v1::Chat& c) {
+              for (int i = 0; i < 16'384; ++i) c.add_messages()->set_role("user");
+            }},
            {"chat.messages[0].role", [](v1::Chat& c) { c.mutable_messages(0)->clear_role(); }},
            {"chat.messages[0].role", [](v1::Chat& c) { c.mutable_messages(0)->set_role("\xff"); }},
            {"chat.messages[0].content",
