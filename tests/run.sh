@@ -4,11 +4,12 @@
 #
 # usage: tests/run.sh              build with g++ and run every test
 #        tests/run.sh --sanitize   formatter, thread sanitizer over the tests labelled tsan, address
-#                                  and undefined-behaviour sanitizers over all tests
+#                                  and undefined-behaviour sanitizers over all tests, memory
+#                                  sanitizer over the CUDA kernels and their emulator
 #        tests/run.sh --lint       formatter and linter over every source file
 #
-# Builds in build/, build-tsan/, build-asan/ and build-lint/. VITRINE_TEST_MODEL names the model file on machines
-# without network; elsewhere docker/fetch_model.sh fetches it.
+# Builds in build/, build-tsan/, build-asan/, build-msan/ and build-lint/. VITRINE_TEST_MODEL names
+# the model file on machines without network; elsewhere docker/fetch_model.sh fetches it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -18,13 +19,13 @@ export NINJA_STATUS='[%f/%t %es] '
 
 step() { printf '== %dm%02ds: %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 
-# configure BUILD_FOLDER [OPTION...]
+# configure SOURCE_FOLDER BUILD_FOLDER [OPTION...]
 configure() {
-  local folder=$1
-  shift
+  local source=$1 folder=$2
+  shift 2
   mkdir -p "$folder"
   local log=$folder/configure.log
-  if ! cmake -S . -B "$folder" -G Ninja -DVITRINE_BUILD_TESTS=ON "$@" >"$log" 2>&1; then
+  if ! cmake -S "$source" -B "$folder" -G Ninja "$@" >"$log" 2>&1; then
     cat "$log"
     exit 1
   fi
@@ -48,7 +49,7 @@ prepare() {
 plain() {
   step "build"
   # Debug information would cost a third of the time, and nobody debugs here.
-  configure build -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -DNDEBUG"
+  configure . build -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -DNDEBUG"
   cmake --build build -j "$jobs"
   step "tests"
   run_tests build
@@ -61,21 +62,30 @@ sanitize() {
   local clang=(-DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=OFF
     -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g -DNDEBUG")
   step "build with thread sanitizer"
-  configure build-tsan "${clang[@]}" -DVITRINE_SANITIZE=thread
+  configure . build-tsan "${clang[@]}" -DVITRINE_SANITIZE=thread
   cmake --build build-tsan -j "$jobs" --target tsan_tests
   step "tests with thread sanitizer"
   run_tests build-tsan -L '^tsan$'
   step "build with address and undefined-behaviour sanitizers"
-  configure build-asan "${clang[@]}" -DVITRINE_SANITIZE=address,undefined \
+  configure . build-asan "${clang[@]}" -DVITRINE_SANITIZE=address,undefined \
     -DVITRINE_BUILD_FUZZERS=ON
   cmake --build build-asan -j "$jobs"
   step "tests with address and undefined-behaviour sanitizers"
   run_tests build-asan -LE '^once$'
+  step "build with memory sanitizer"
+  configure tests/cuda_emulator build-msan -DCMAKE_CXX_COMPILER=clang++-22
+  if grep -q '^VITRINE_CUDA_HEADERS:.*NOTFOUND$' build-msan/CMakeCache.txt; then
+    step "tests with memory sanitizer: left out, no CUDA headers"
+    return
+  fi
+  cmake --build build-msan -j "$jobs"
+  step "tests with memory sanitizer"
+  run_tests build-msan
 }
 
 lint() {
   step "generated headers"
-  configure build-lint -DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=OFF
+  configure . build-lint -DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=OFF
   cmake --build build-lint -j "$jobs" --target vitrine_proto
   step "format and lint"
   tests/lint.sh build-lint

@@ -16,11 +16,8 @@ void RecordedSteps::Run(uint64_t shape, absl::FunctionRef<void()> enqueue) {
     return enqueue();
   }
   Recording& recording = found->second;
-  if (recording.graph == nullptr) {
-    Record(recording, enqueue);
-  } else {
-    recording.arrays.Refresh();
-  }
+  if (recording.graph == nullptr) Record(recording, enqueue);
+  recording.arrays.Update(stream_);
   if (DeviceFault() == cudaSuccess) CheckCuda(cudaGraphLaunch(recording.graph.get(), stream_));
 }
 

@@ -9,6 +9,10 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t kChunkBytes = size_t{1} << 18;
+// Differences are looked for in pieces of so many bytes.
+constexpr size_t kLineBytes = 256;
+// What the bus moves in the time that a further copy takes to start.
+constexpr size_t kCopyBytes = size_t{16} << 10;
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -48,13 +52,49 @@ StagingArena::Place StagingArena::Take(size_t bytes) {
                        std::unique_ptr<std::byte, CudaFree>(static_cast<std::byte*>(device))});
   }
   const Chunk& chunk = chunks_[chunk_];
-  const Place place = {chunk.host.get() + used_, chunk.device.get() + used_};
+  const Place place = {chunk.host.get() + used_, chunk.device.get() + used_, chunk_};
   used_ += rounded;
   return place;
 }
 
-void RecordedArrays::Refresh() const {
-  for (const Array& array : arrays_) std::memcpy(array.host, array.source, array.bytes);
+void RecordedArrays::Update(cudaStream_t stream) {
+  pieces_.clear();
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    const Array& array = arrays_[i];
+    if (i < uploaded_) {
+      if (!array.is_own) AddDifferences(array);
+      continue;
+    }
+    if (!array.is_own) std::memcpy(array.place.host, array.source, array.bytes);
+    AddPiece(array.place, array.bytes);
+  }
+  uploaded_ = arrays_.size();
+  for (const Piece& piece : pieces_) {
+    CheckCuda(cudaMemcpyAsync(piece.place.device, piece.place.host, piece.bytes,
+                              cudaMemcpyHostToDevice, stream));
+  }
+}
+
+void RecordedArrays::AddDifferences(const Array& array) {
+  for (size_t begin = 0; begin < array.bytes; begin += kLineBytes) {
+    const size_t bytes = std::min(kLineBytes, array.bytes - begin);
+    std::byte* const host = array.place.host + begin;
+    if (std::memcmp(host, array.source + begin, bytes) == 0) continue;
+    std::memcpy(host, array.source + begin, bytes);
+    AddPiece({host, array.place.device + begin, array.place.chunk}, bytes);
+  }
+}
+
+void RecordedArrays::AddPiece(const StagingArena::Place& place, size_t bytes) {
+  if (!pieces_.empty() && pieces_.back().place.chunk == place.chunk) {
+    Piece& last = pieces_.back();
+    const auto begin = static_cast<size_t>(place.host - last.place.host);
+    if (begin <= last.bytes + kCopyBytes) {
+      last.bytes = begin + bytes;
+      return;
+    }
+  }
+  pieces_.push_back({place, bytes});
 }
 
 void Staging::Reset() {
@@ -84,9 +124,12 @@ const void* Staging::StageBytes(const void* source, size_t bytes, bool is_own) {
   const StagingArena::Place place = (is_recording() ? recorded_->arena_ : arena_).Take(bytes);
   if (place.host == nullptr) return nullptr;
   std::memcpy(place.host, source, bytes);
-  CheckCuda(cudaMemcpyAsync(place.device, place.host, bytes, cudaMemcpyHostToDevice, stream_));
   staged_.push_back({source, bytes, place.host, place.device});
-  if (is_recording() && !is_own) recorded_->arrays_.push_back({source, place.host, bytes});
+  if (is_recording()) {
+    recorded_->arrays_.push_back({static_cast<const std::byte*>(source), place, bytes, is_own});
+  } else {
+    CheckCuda(cudaMemcpyAsync(place.device, place.host, bytes, cudaMemcpyHostToDevice, stream_));
+  }
   return place.device;
 }
 

@@ -41,6 +41,7 @@ class StagingArena {
   struct Place {
     std::byte* host = nullptr;
     std::byte* device = nullptr;
+    size_t chunk = 0;  // Places of one chunk are as far apart on the host as on the device.
   };
   // Aligned for any type. Allocates only what no earlier round has needed. Null where the device
   // has failed.
@@ -60,23 +61,35 @@ class StagingArena {
   size_t used_ = 0;
 };
 
-// The host arrays that a recorded step reads. Their places stay, so that the uploads of the
-// recording find what Refresh has copied there.
+// The host arrays that a recorded step reads. They stay on the device from replay to replay: the
+// recording holds no uploads, and what changed is sent before it runs. Of block tables that is
+// little, an entry of a sequence every kKvBlockTokens steps.
 class RecordedArrays {
  public:
-  // Takes the arrays as they are now. Every replay must have ended.
-  void Refresh() const;
+  // Takes the arrays as they are now and enqueues the differences. Every replay must have ended.
+  void Update(cudaStream_t stream);
 
  private:
   friend class Staging;
   struct Array {
-    const void* source;
-    std::byte* host;
+    const std::byte* source;
+    StagingArena::Place place;
+    size_t bytes;
+    bool is_own;  // Stays as it was when recorded.
+  };
+  struct Piece {
+    StagingArena::Place place;
     size_t bytes;
   };
 
+  void AddDifferences(const Array& array);
+  // Extends the last piece where that is no dearer than a further one.
+  void AddPiece(const StagingArena::Place& place, size_t bytes);
+
   StagingArena arena_;
   std::vector<Array> arrays_;
+  size_t uploaded_ = 0;        // The first so many of arrays_ are on the device.
+  std::vector<Piece> pieces_;  // What an Update sends; kept for its capacity.
 };
 
 // Copies of the host arrays of the steps that are under way. An array goes through pinned memory,

@@ -26,6 +26,7 @@ Options& options();
 struct Stats {
   uint64_t launches = 0, blocks = 0, threads = 0, switches = 0, collectives = 0;
   uint64_t allocations = 0, synchronizations = 0, graph_launches = 0;  // Calls of the host.
+  uint64_t uploads = 0, uploaded_bytes = 0;                            // Asynchronous copies.
 };
 Stats& stats();
 

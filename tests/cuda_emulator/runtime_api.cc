@@ -71,8 +71,12 @@ cudaError_t cudaMallocHost(void** p, size_t bytes) {
   return *p != nullptr ? cudaSuccess : SetError(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  if (kind == cudaMemcpyHostToDevice) {
+    ++stats().uploads;
+    stats().uploaded_bytes += bytes;
+  }
   return EnqueueCopy(dst, src, bytes, stream);
 }
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind) {

@@ -97,6 +97,29 @@ TEST_P(BackendTest, EmptyStepsAreNothing) {
   EXPECT_EQ(harness.Download(some), std::vector<float>(32));
 }
 
+// The second round may record what the first has run, later ones replay it.
+TEST_P(BackendTest, RepeatedStepsReadTheirArraysAsTheyAreThen) {
+  constexpr int kRows = 50;
+  constexpr int kIds = 100;
+  Harness harness(GetParam());
+  Random random(3);
+  const std::vector<float> values = random.Normal(kRows);
+  const DeviceSpan<float> input = harness.Upload(values);
+  const DeviceSpan<float> output = harness.Zeros(kIds);
+  std::vector<int32_t> ids(kIds);
+  for (int round = 0; round < 6; ++round) {
+    harness->RunRepeated(1, [&] {
+      harness->GatherRows({.input = input, .row_ids = ids, .columns = 1, .output = output});
+    });
+    std::vector<float> expected;
+    for (const int32_t id : ids) expected.push_back(values[static_cast<size_t>(id)]);
+    EXPECT_EQ(harness.Download(output), expected) << "round " << round;
+    for (int changes = round * round; changes > 0; --changes) {
+      ids[static_cast<size_t>(random.Below(kIds))] = random.Below(kRows);
+    }
+  }
+}
+
 VITRINE_INSTANTIATE_BACKENDS(BackendTest);
 
 // The checks of arguments come before any backend.
