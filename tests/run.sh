@@ -59,7 +59,7 @@ sanitize() {
   step "format"
   tests/lint.sh --format
   # Takes half the time of -O2. Suppressions name functions, inlined ones too: that needs -g.
-  local clang=(-DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=OFF
+  local clang=(-DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=EMULATED
     -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g -DNDEBUG")
   step "build with thread sanitizer"
   configure . build-tsan "${clang[@]}" -DVITRINE_SANITIZE=thread

@@ -466,11 +466,8 @@ void CudaBackend::AttentionRowsAs(const AttentionRowsArgs& args) {
 }
 
 void CudaBackend::DoAttentionRows(const AttentionRowsArgs& args) {
-  if (args.kv->spec().dtype == DType::kF32) {
-    AttentionRowsAs<float>(args);
-  } else {
-    AttentionRowsAs<__nv_bfloat16>(args);
-  }
+  if (args.kv->spec().dtype == DType::kF32) return AttentionRowsAs<float>(args);
+  AttentionRowsAs<__nv_bfloat16>(args);
 }
 
 void CudaBackend::DoAttentionReduce(const AttentionReduceArgs& args) {
