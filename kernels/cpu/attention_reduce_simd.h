@@ -9,7 +9,6 @@
 #include <bit>
 #include <limits>
 #include <span>
-#include <utility>
 
 #include "kernels/attention_reduce.h"
 #include "kernels/cpu/vector_math_simd.h"
@@ -174,7 +173,9 @@ class RowReducer {
     typename S::F largest[2] = {S::Set(kLowest), S::Set(kLowest)};
     ForEachBlock([&](int key, int count) VITRINE_LAMBDA_INLINE {
       if (count < kReduceLanes) return;
-      largest[1] = std::exchange(largest[0], S::Max(largest[1], S::Load(row_ + key)));
+      const auto before = largest[0];
+      largest[0] = S::Max(largest[1], S::Load(row_ + key));
+      largest[1] = before;
     });
     float values[2 * kReduceLanes];
     for (int i = 0; i < 2; ++i) S::Store(values + i * kReduceLanes, largest[i]);
