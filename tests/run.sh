@@ -5,7 +5,8 @@
 # usage: tests/run.sh              build with g++ and run every test
 #        tests/run.sh --sanitize   formatter, thread sanitizer over the tests labelled tsan, address
 #                                  and undefined-behaviour sanitizers over all tests, memory
-#                                  sanitizer over the CUDA kernels and their emulator
+#                                  sanitizer over the CUDA kernels and their emulator, which the
+#                                  other two include
 #        tests/run.sh --lint       formatter and linter over every source file
 #
 # Builds in build/, build-tsan/, build-asan/, build-msan/ and build-lint/. VITRINE_TEST_MODEL names
