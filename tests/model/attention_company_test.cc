@@ -2,9 +2,10 @@
 // several sequences are computed together, by layers, and everything else after the step.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,7 @@ std::vector<AttentionPlan> Plans(const ModelConfig& config) {
 
 template <class T>
 void ExpectSame(std::span<const T> a, std::span<const T> b) {
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size_bytes()), 0);
+  EXPECT_TRUE(std::ranges::equal(std::as_bytes(a), std::as_bytes(b)));
 }
 
 void ExpectSame(const std::vector<AttentionPiece>& actual,
