@@ -72,14 +72,14 @@ class RecordedArrays {
  private:
   friend class Staging;
   struct Array {
-    const std::byte* source;
+    const std::byte* source = nullptr;
     StagingArena::Place place;
-    size_t bytes;
-    bool is_own;  // Stays as it was when recorded.
+    size_t bytes = 0;
+    bool is_own = false;  // Stays as it was when recorded.
   };
   struct Piece {
     StagingArena::Place place;
-    size_t bytes;
+    size_t bytes = 0;
   };
 
   void AddDifferences(const Array& array);

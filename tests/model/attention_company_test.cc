@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/loader.h"
 #include "model/model_files.h"
 #include "model/tensor_map.h"
 #include "model/transformer_runner.h"
+#include "model/weights.h"
 
 namespace vitrine {
 namespace {
