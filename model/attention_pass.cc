@@ -130,7 +130,7 @@ void CollectPieces(const AttentionPass& pass, const RowSumRule& rule, const floa
     copy(pass.top_values, own.top_values, top_k);
     copy(pass.tail_mass, own.tail_mass, top_k > 0 ? 1 : 0);
     copy(pass.span_mass, own.span_mass, pass.span_begin.size() - 1);
-    pieces.push_back(CollectPiece(own, {.divides = rule.divides, .lse_deltas = {}}, own_memory));
+    pieces.push_back(CollectPiece(own, rule, own_memory));
   }
 }
 

@@ -105,13 +105,12 @@ void AttentionReader::JoinRuns(const Batch& batch, size_t first) {
   pass.piece.rows = 1;
   pass.piece.layers = pass.plan->layer_axis();
   pass.piece.heads = pass.plan->head_axis();
-  for (size_t trace = 0; trace < batch.traces.size(); ++trace) {
+  for (size_t trace = first; trace < batch.traces.size(); ++trace) {
     const TracedRows& run = batch.traces[trace];
+    const bool asks_the_same = run.plan == pass.plan || *run.plan == *pass.plan;
+    if (read_by_layer_[trace] != 0 || !IsSingleRow(run) || !asks_the_same) continue;
     const Pass::SingleRow row = {
         .trace = static_cast<int>(trace), .position = PositionOf(batch, run), .row = run.first_row};
-    const bool asks_the_same = run.plan == pass.plan || *run.plan == *pass.plan;
-    if (trace < first || read_by_layer_[trace] != 0) continue;
-    if (!IsSingleRow(run) || !asks_the_same) continue;
     const int keys = std::max(pass.piece.key_columns, row.position + 1);
     const size_t items = (pass.single_rows.size() + 1) * pass.plan->heads.size();
     if (items > kMaxItems || items * static_cast<size_t>(keys) > scratch_.As<float>().size()) break;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -60,19 +61,19 @@ void ExpectSame(const std::vector<AttentionPiece>& actual,
   for (size_t i = 0; i < actual.size(); ++i) {
     const AttentionPiece& a = actual[i];
     const AttentionPiece& b = expected[i];
-    EXPECT_EQ(a.first_position, b.first_position);
-    EXPECT_EQ(a.rows, b.rows);
-    EXPECT_EQ(a.layers, b.layers);
-    EXPECT_EQ(a.heads, b.heads);
-    EXPECT_EQ(a.key_columns, b.key_columns);
+    const auto shape = [](const AttentionPiece& piece) {
+      return std::array{piece.first_position, piece.rows, piece.layers, piece.heads,
+                        piece.key_columns};
+    };
+    EXPECT_EQ(shape(a), shape(b));
     EXPECT_EQ(a.max_row_sum_error, b.max_row_sum_error);
     EXPECT_EQ(a.max_lse_delta, b.max_lse_delta);
-    ExpectSame(a.stats, b.stats);
     ExpectSame(a.top_keys, b.top_keys);
-    ExpectSame(a.top_values, b.top_values);
-    ExpectSame(a.tail_mass, b.tail_mass);
-    ExpectSame(a.span_mass, b.span_mass);
-    ExpectSame(a.values, b.values);
+    for (const auto numbers :
+         {&AttentionPiece::stats, &AttentionPiece::top_values, &AttentionPiece::tail_mass,
+          &AttentionPiece::span_mass, &AttentionPiece::values}) {
+      ExpectSame(a.*numbers, b.*numbers);
+    }
   }
 }
 
