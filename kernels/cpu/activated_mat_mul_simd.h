@@ -32,10 +32,9 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
     const int first = unit * kUnitPanels;
     const int panels = panel_count - first < kUnitPanels ? 2 : kUnitPanels;
     typename S::F bias[kUnitPanels];
+    MultiplyPanels(context, matrix, first, panels, input, first_row, rows);
     for (int p = 0; p < panels; ++p) {
-      const Panel& panel = matrix.panels()[static_cast<size_t>(first) + static_cast<size_t>(p)];
-      MultiplyPanel(context, matrix, panel, input, first_row, rows, products[p]);
-      bias[p] = LoadBias<S>(args.bias, panel);
+      bias[p] = LoadBias<S>(args.bias, matrix.panels().data()[first + p]);
     }
     for (int r = 0; r < rows; ++r) {
       typename S::F values[2] = {S::Zero(), S::Zero()};
@@ -53,8 +52,8 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
   });
 }
 
-// Panels that share outputs with a block of the output rows: two, or up to four where a part of the
-// matrix ended within a panel. `next` is where to look from, and moves on.
+// The first of the panels that share outputs with a block of the output rows: two, or more where a
+// part of the matrix ended within a panel.
 VITRINE_INLINE int FirstPanelOf(const CpuMatrix& matrix, int unit) {
   const int64_t begin = int64_t{unit} * kBlockColumns;
   int low = 0;
@@ -71,32 +70,44 @@ VITRINE_INLINE int FirstPanelOf(const CpuMatrix& matrix, int unit) {
   return low;
 }
 
+// Puts the outputs of a panel that lie in columns [begin, begin + 32) into `block`, [rows][32].
+template <class S, Activation kActivation>
+VITRINE_INLINE void ActivatePanel(const ActivatedMatMulArgs& args, const Panel& panel,
+                                  int64_t begin, int rows, float* products, float* block) {
+  const auto bias = LoadBias<S>(args.bias, panel);
+  for (int r = 0; r < rows; ++r, products += kPanelRows, block += kBlockColumns) {
+    auto value = S::Load(products);
+    if (!args.bias.empty()) value = S::Add(value, bias);
+    S::Store(products, Activate<S, kActivation>(value));
+    for (int lane = 0; lane < panel.rows; ++lane) {
+      const int64_t column = panel.first_row + lane - begin;
+      if (column >= 0 && column < kBlockColumns) block[column] = products[lane];
+    }
+  }
+}
+
 template <class S, Activation kActivation>
 void RunStacked(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
   const ActivatedMatMulArgs& args = phase.args;
   const CpuMatrix& matrix = AsMatrix(args.weight);
   const RowView input = InputOf(context, args.input, phase.private_input);
   const RowView& output = AsRows(args.output).shared();
-  float* products = context.scratch.products[0];
-  float* block = context.scratch.products[1];  // [rows][32]
+  auto& products = context.scratch.products;
+  float* block = products[2];
   if (args.rows <= kTileRows) FetchRows(input, args.rows);
+  const auto panel_count = static_cast<int>(matrix.panels().size());
   ForEachTile(context, output.blocks, args.rows, [&](int unit, int first_row, int rows) {
     const int64_t begin = int64_t{unit} * kBlockColumns;
     for (int i = 0; i < rows * kBlockColumns; i += 16) S::Store(block + i, S::Zero());
-    for (size_t p = static_cast<size_t>(FirstPanelOf(matrix, unit));
-         p < matrix.panels().size() && matrix.panels()[p].first_row < begin + kBlockColumns; ++p) {
-      const Panel& panel = matrix.panels()[p];
-      MultiplyPanel(context, matrix, panel, input, first_row, rows, products);
-      const auto bias = LoadBias<S>(args.bias, panel);
-      for (int r = 0; r < rows; ++r) {
-        auto value = S::Load(products + kPanelRows * r);
-        if (!args.bias.empty()) value = S::Add(value, bias);
-        S::Store(products + kPanelRows * r, Activate<S, kActivation>(value));
-        for (int lane = 0; lane < panel.rows; ++lane) {
-          const int64_t column = panel.first_row + lane - begin;
-          if (column < 0 || column >= kBlockColumns) continue;
-          block[r * kBlockColumns + column] = products[kPanelRows * r + lane];
-        }
+    const Panel* panels = matrix.panels().data();
+    const auto is_wanted = [&](int p) {
+      return p < panel_count && panels[p].first_row < begin + kBlockColumns;
+    };
+    for (int p = FirstPanelOf(matrix, unit); is_wanted(p); p += 2) {
+      const int count = is_wanted(p + 1) ? 2 : 1;
+      MultiplyPanels(context, matrix, p, count, input, first_row, rows);
+      for (int i = 0; i < count; ++i) {
+        ActivatePanel<S, kActivation>(args, panels[p + i], begin, rows, products[i], block);
       }
     }
     for (int r = 0; r < rows; ++r) {

@@ -20,6 +20,7 @@ struct Avx2Panel {
   // A decoded block takes 8 of the 16 registers.
   static constexpr int kRowsInFlight = 2;
   static constexpr int kRegisterRows = 2;
+  static constexpr bool kTakesTwoPanels = false;
   static constexpr int kFloatRows = 8;
 
   using F = __m256;

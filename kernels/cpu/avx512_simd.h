@@ -15,9 +15,11 @@ struct Avx512 {
   static constexpr int kLanes = 16;
   static constexpr bool kDotWideIsCentred = false;
   // Sizes that fill 32 registers: integer sums of 4 rows hide the latency of VPDPBUSD, totals of 8
-  // rows fit beside a decoded block, attention takes 6 rows x 4 vectors.
+  // rows fit beside a decoded block, or sums of 4 rows beside two, attention takes 6 rows x 4
+  // vectors.
   static constexpr int kRowsInFlight = 4;
   static constexpr int kRegisterRows = 8;
+  static constexpr bool kTakesTwoPanels = true;
   static constexpr int kFloatRows = 8;
   static constexpr int kAttentionRows = 6;
   static constexpr int kAttentionVectors = 4;

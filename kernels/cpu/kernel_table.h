@@ -40,6 +40,10 @@ struct WorkerContext;
 struct KernelTable {
   const char* name = nullptr;
   std::array<std::array<IntegerKernel, kTileRows + 1>, kDTypes> integer_kernels = {};
+  // The same for two panels that follow each other in memory, of any number of rows; writes the
+  // products of the second kTileRows * kPanelRows floats behind those of the first. Null where two
+  // calls are as fast.
+  std::array<IntegerKernel, kDTypes> pair_kernels = {};
   std::array<FloatKernel, kDTypes> float_kernels = {};
   std::array<DecodeBlockKernel, kDTypes> decode_block = {};
 

@@ -16,6 +16,7 @@ struct Portable {
   static constexpr bool kDotWideIsCentred = false;
   static constexpr int kRowsInFlight = 1;
   static constexpr int kRegisterRows = 1;
+  static constexpr bool kTakesTwoPanels = false;
   static constexpr int kFloatRows = 4;
   static constexpr int kAttentionRows = 2;
   static constexpr int kAttentionVectors = 1;

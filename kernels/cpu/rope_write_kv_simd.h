@@ -298,26 +298,31 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
   const int total_rows = args.target.batch->rows();
   const int panels_per_head = matrix.panels_per_head();
   // Pairs within a panel need no other panel: the smaller unit shares out more evenly.
-  const int unit_panels = writer.IsLocal() ? 1 : panels_per_head;
-  const int units = static_cast<int>(matrix.panels().size()) / unit_panels;
+  const bool is_local = writer.IsLocal();
+  const int unit_panels = is_local ? UnitPanels(total_rows) : panels_per_head;
+  const int panel_count = static_cast<int>(matrix.panels().size());
+  const int units = (panel_count + unit_panels - 1) / unit_panels;
   auto& products = context.scratch.products;
   if (total_rows <= kTileRows) FetchRows(input, total_rows);
   ForEachTile(context, units, total_rows, [&](int unit, int first_row, int rows) {
-    for (int p = 0; p < unit_panels; ++p) {
-      const Panel& panel = matrix.panels().data()[unit * unit_panels + p];
-      MultiplyPanel(context, matrix, panel, input, first_row, rows, products[p]);
-      if (args.bias.empty()) continue;
-      const auto bias = LoadBias<S>(args.bias, panel);
+    const int first = unit * unit_panels;
+    const int count = panel_count - first < unit_panels ? panel_count - first : unit_panels;
+    MultiplyPanels(context, matrix, first, count, input, first_row, rows);
+    for (int p = 0; p < count && !args.bias.empty(); ++p) {
+      const auto bias = LoadBias<S>(args.bias, matrix.panels().data()[first + p]);
       for (int r = 0; r < rows; ++r) {
         float* value = products[p] + kPanelRows * r;
         S::Store(value, S::Add(S::Load(value), bias));
       }
     }
-    if (writer.IsLocal()) {
-      const int head = unit / panels_per_head;
-      const int dim = unit % panels_per_head * kPanelRows;
-      for (int r = 0; r < rows; ++r) {
-        writer.WriteLocal(first_row + r, head, dim, S::Load(products[0] + kPanelRows * r));
+    if (is_local) {
+      for (int p = 0; p < count; ++p) {
+        const int panel = first + p;
+        const int head = panel / panels_per_head;
+        const int dim = panel % panels_per_head * kPanelRows;
+        for (int r = 0; r < rows; ++r) {
+          writer.WriteLocal(first_row + r, head, dim, S::Load(products[p] + kPanelRows * r));
+        }
       }
       return;
     }
