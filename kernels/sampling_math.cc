@@ -77,10 +77,11 @@ void ApplyTypical(std::span<const float> logits, float typical_p, SampleFilter& 
   filter.is_typical = true;
 }
 
-void ApplyTopP(std::span<const float> logits, float top_p, SampleFilter& filter) {
+void ApplyTopP(std::span<const float> logits, float top_p, uint64_t left_out,
+               SampleFilter& filter) {
   const auto mass = [&](float logit, uint32_t) { return filter.Weight(logit, 0); };
   uint64_t target = 0;
-  const auto target_of = [&](uint64_t total) { return target = TopPMass(top_p, total); };
+  const auto target_of = [&](uint64_t total) { return target = TopPMass(top_p, total + left_out); };
   const Crossing crossing = FindCrossing(logits, LogitKey, mass, target_of);
   filter.least_key = crossing.key;
   uint64_t sum = crossing.above;
@@ -130,20 +131,23 @@ void AdjustLogitsRow(std::span<const float> logits, const LogitAdjustment& adjus
   }
 }
 
-SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row) {
+SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row,
+                              uint64_t left_out) {
   SampleFilter filter{.top = top, .temperature = row.temperature};
   filter.least_key = TopKKey(logits, row.top_k);
   if (row.typical_p < 1.0f) ApplyTypical(logits, row.typical_p, filter);
-  if (row.top_p < 1.0f) ApplyTopP(logits, row.top_p, filter);
+  if (row.top_p < 1.0f) ApplyTopP(logits, row.top_p, left_out, filter);
   if (row.min_p > 0.0f) filter.least_weight = MinPWeight(row.min_p, LargestWeight(logits, filter));
   return filter;
 }
 
 SampleFilter LogprobsFilter(std::span<const float> logits, int32_t best, const LogprobsRow& row,
-                            const SampleRow& sampling) {
+                            const SampleRow& sampling, uint64_t left_out) {
   const float top = logits[static_cast<size_t>(best)];
   if (!row.is_processed) return {.top = top};
-  if (sampling.temperature >= kLeastTemperature) return MakeSampleFilter(logits, top, sampling);
+  if (sampling.temperature >= kLeastTemperature) {
+    return MakeSampleFilter(logits, top, sampling, left_out);
+  }
   return {.top = top, .least_key = LogitKey(top), .last_tied_id = best};
 }
 
@@ -162,11 +166,12 @@ int32_t ArgMax(std::span<const float> logits) {
   return usable ? static_cast<int32_t>(best) : kNoToken;
 }
 
-int32_t SampleToken(std::span<const float> logits, const SampleRow& row) {
+int32_t SampleToken(std::span<const float> logits, const SampleRow& row, uint64_t left_out) {
   VITRINE_CHECK_LE(logits.size(), size_t{kMaxSampleVocabulary});
   const int32_t best = ArgMax(logits);
   if (best == kNoToken || row.temperature < kLeastTemperature) return best;
-  const SampleFilter filter = MakeSampleFilter(logits, logits[static_cast<size_t>(best)], row);
+  const SampleFilter filter =
+      MakeSampleFilter(logits, logits[static_cast<size_t>(best)], row, left_out);
   uint64_t total = 0;
   for (size_t id = 0; id < logits.size(); ++id) {
     total += filter.Weight(logits[id], static_cast<int32_t>(id));

@@ -185,16 +185,21 @@ void AdjustLogitsRow(std::span<const float> logits, const LogitAdjustment& adjus
                      std::span<float> output);
 
 // The filter of a row that is not greedy and whose largest logit is `top`, as ArgMax found it.
-SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row);
+//
+// `logits` here and below may be the part of a row that alone can pass the filter, in order of ids:
+// top-k and min-p keep the same tokens of it as of the row. Where top-p comes first, `left_out` is
+// the weight of the others; it is the caller's part to see that top-p needs none of them.
+SampleFilter MakeSampleFilter(std::span<const float> logits, float top, const SampleRow& row,
+                              uint64_t left_out = 0);
 
 // The distribution that `row` asks for, of logits whose largest is that of `best`.
 SampleFilter LogprobsFilter(std::span<const float> logits, int32_t best, const LogprobsRow& row,
-                            const SampleRow& sampling);
+                            const SampleRow& sampling, uint64_t left_out = 0);
 
 // The lowest id of the largest logit; kNoToken for a row with NaN, +inf or nothing above -inf.
 int32_t ArgMax(std::span<const float> logits);
 
-// One row of Sample. Needs no memory but its stack (16 KiB); any thread.
-int32_t SampleToken(std::span<const float> logits, const SampleRow& row);
+// One row of Sample: a place in `logits`. Needs no memory but its stack (16 KiB); any thread.
+int32_t SampleToken(std::span<const float> logits, const SampleRow& row, uint64_t left_out = 0);
 
 }  // namespace vitrine

@@ -4,12 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/phase.h"
 #include "kernels/cpu/row_buffer.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/vocabulary_row.h"
 
 namespace vitrine::cpu {
 
@@ -23,6 +25,7 @@ struct alignas(64) WorkerScratch {
   float columns[kBlockColumns * kPanelRows];  // A decoded block.
   float head[kMaxHeadDim];
   AttentionScratch attention;
+  VocabularyScratch vocabulary;
 };
 
 // Writes products[row][lane] for `rows` rows of the tile, 1 to kTileRows; more rows of the tile may
@@ -69,6 +72,10 @@ struct KernelTable {
   // One row of an AttentionReduce, after its members have become one.
   void (*reduce_combined_row)(const AttentionReduceArgs&, size_t index, const float* row,
                               float log_sum_exp) = nullptr;
+  // One row of Sample and of Logprobs.
+  int32_t (*draw_token)(std::span<const float> logits, const SampleRow&,
+                        VocabularyScratch&) = nullptr;
+  LogprobsResult (*row_logprobs)(const LogprobsArgs&, size_t index, VocabularyScratch&) = nullptr;
 };
 
 struct WorkerContext {

@@ -6,12 +6,14 @@
 #include "kernels/cpu/attention_rows_simd.h"
 #include "kernels/cpu/calibration_simd.h"
 #include "kernels/cpu/layer_norm_simd.h"
+#include "kernels/cpu/logprobs_simd.h"
 #include "kernels/cpu/mat_mul_simd.h"
 #include "kernels/cpu/pack_rows_simd.h"
 #include "kernels/cpu/paged_attention_simd.h"
 #include "kernels/cpu/rms_norm_add_simd.h"
 #include "kernels/cpu/rms_norm_simd.h"
 #include "kernels/cpu/rope_write_kv_simd.h"
+#include "kernels/cpu/sample_simd.h"
 
 namespace vitrine::cpu {
 
@@ -33,6 +35,8 @@ KernelTable MakeKernelTable(const char* name, void (*fill_matrix_kernels)(Kernel
   table.rms_norm_add = RunRmsNormAdd<S>;
   table.attention_rows = RunAttentionRows<S>;
   table.reduce_combined_row = ReduceCombinedRow<S>;
+  table.draw_token = DrawToken<S>;
+  table.row_logprobs = RowLogprobs<S>;
   return table;
 }
 

@@ -1,10 +1,10 @@
 #include "kernels/cpu/logprobs.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
-
-#include "kernels/sampling_math.h"
 
 namespace vitrine::cpu {
 namespace {
@@ -34,16 +34,13 @@ class Largest {
   std::array<uint64_t, kMaxTopLogprobs> values_ = {};  // Descending; 0: none yet.
 };
 
-}  // namespace
-
-LogprobsResult RowLogprobs(const LogprobsArgs& args, size_t index) {
-  const LogprobsRow& row = args.rows[index];
-  const std::span<const float> logits = args.LogitsOf(row);
-  const int32_t token = args.TokenOf(row);
+// Of a place in `logits`; the ids of the result are places as well.
+LogprobsResult PlaceLogprobs(std::span<const float> logits, int32_t token, const LogprobsRow& row,
+                             const SampleRow& sampling, uint64_t left_out) {
   LogprobsResult result;
   const int32_t best = ArgMax(logits);
   if (best == kNoToken || token < 0) return result;
-  const SampleFilter filter = LogprobsFilter(logits, best, row, args.SamplingOf(row));
+  const SampleFilter filter = LogprobsFilter(logits, best, row, sampling, left_out);
   result.top_logit = filter.top;
   result.temperature = filter.temperature;
   result.logit = logits[static_cast<size_t>(token)];
@@ -66,6 +63,28 @@ LogprobsResult RowLogprobs(const LogprobsArgs& args, size_t index) {
     const int32_t id = static_cast<int32_t>(~static_cast<uint32_t>(order));
     result.top_ids[result.top_count] = id;
     result.top_logits[result.top_count++] = logits[static_cast<size_t>(id)];
+  }
+  return result;
+}
+
+}  // namespace
+
+LogprobsResult TokenLogprobs(std::span<const float> logits, int32_t token, const LogprobsRow& row,
+                             const SampleRow& sampling) {
+  return PlaceLogprobs(logits, token, row, sampling, 0);
+}
+
+bool IsAmong(const Candidates& some, int32_t token) {
+  return std::ranges::binary_search(some.ids, token);
+}
+
+LogprobsResult CandidateLogprobs(const Candidates& some, int32_t token, const LogprobsRow& row,
+                                 const SampleRow& sampling) {
+  const auto place = std::ranges::lower_bound(some.ids, token) - some.ids.begin();
+  LogprobsResult result =
+      PlaceLogprobs(some.logits, static_cast<int32_t>(place), row, sampling, some.left_out);
+  for (int32_t& id : std::span(result.top_ids).first(static_cast<size_t>(result.top_count))) {
+    id = some.ids[static_cast<size_t>(id)];
   }
   return result;
 }

@@ -1,12 +1,21 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
+#include <span>
 
+#include "kernels/cpu/vocabulary_row.h"
 #include "kernels/logprobs.h"
 
 namespace vitrine::cpu {
 
-// The result of args.rows[index]. Any thread; needs no memory but its stack (16 KiB).
-LogprobsResult RowLogprobs(const LogprobsArgs& args, size_t index);
+// What one row of Logprobs says of `token`. Any thread; needs no memory but its stack (16 KiB).
+LogprobsResult TokenLogprobs(std::span<const float> logits, int32_t token, const LogprobsRow& row,
+                             const SampleRow& sampling);
+
+bool IsAmong(const Candidates& some, int32_t token);
+
+// The same where all tokens that can be drawn are among `some`, and so is `token`.
+LogprobsResult CandidateLogprobs(const Candidates& some, int32_t token, const LogprobsRow& row,
+                                 const SampleRow& sampling);
 
 }  // namespace vitrine::cpu

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "kernels/cpu/attention_reduce.h"
-#include "kernels/cpu/logprobs.h"
 #include "kernels/sampling_math.h"
 
 namespace vitrine::cpu {
@@ -114,7 +113,8 @@ void RunSample(const WorkerContext& context, const SamplePhase& phase) {
   const auto rows = static_cast<int64_t>(args.rows.size());
   context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
     const auto i = static_cast<size_t>(item);
-    args.token_ids.data()[i] = SampleToken({args.SourceOf(i), vocabulary}, args.rows[i]);
+    args.token_ids.data()[i] = context.kernels.draw_token({args.SourceOf(i), vocabulary},
+                                                          args.rows[i], context.scratch.vocabulary);
   });
 }
 
@@ -122,7 +122,8 @@ void RunLogprobs(const WorkerContext& context, const LogprobsPhase& phase) {
   const auto rows = static_cast<int64_t>(phase.args.rows.size());
   context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
     const auto row = static_cast<size_t>(item);
-    phase.args.output.data()[row] = RowLogprobs(phase.args, row);
+    phase.args.output.data()[row] =
+        context.kernels.row_logprobs(phase.args, row, context.scratch.vocabulary);
   });
 }
 

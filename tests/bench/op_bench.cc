@@ -157,6 +157,38 @@ void Attention(benchmark::State& state, DType dtype, int rows, int depth) {
          4.0 * kLayers * kHeads * kHeadDim * keys);
 }
 
+// One row, as a lone sequence draws it.
+void Sample(benchmark::State& state, int vocabulary, SampleRow row) {
+  Backend& backend = TheBackend();
+  std::vector<float> values = RandomFloats(static_cast<size_t>(vocabulary));
+  for (float& value : values) value *= 3.0f;
+  const Buffer logits = Upload(values);
+  const Buffer ids = Value(backend.Allocate(sizeof(int32_t)));
+  for (auto _ : state) {
+    ++row.position;
+    backend.Sample({.logits = logits.As<float>(),
+                    .rows = {&row, 1},
+                    .vocabulary = vocabulary,
+                    .token_ids = ids.As<int32_t>()});
+    backend.Synchronize();
+  }
+}
+
+void RegisterSampling(int vocabulary) {
+  const auto measure = [vocabulary](const std::string& name, const SampleRow& row) {
+    const std::string full = "sample/" + std::to_string(vocabulary) + "/" + name;
+    benchmark::RegisterBenchmark(full.c_str(),
+                                 [=](benchmark::State& state) { Sample(state, vocabulary, row); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+  };
+  measure("greedy", {});
+  measure("temperature", {.temperature = 0.8f});
+  measure("top_k", {.temperature = 0.8f, .top_k = 40});
+  measure("top_p", {.temperature = 0.8f, .top_p = 0.95f});
+  measure("min_p", {.temperature = 0.8f, .min_p = 0.05f});
+}
+
 void RegisterAll() {
   constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,  DType::kQ4_1,
                               DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,  DType::kQ3_K,
@@ -170,6 +202,8 @@ void RegisterAll() {
               [=](benchmark::State& state) { MatMul(state, dtype, rows); });
     }
   }
+  RegisterSampling(49152);
+  RegisterSampling(151936);
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     const std::string type(TraitsOf(dtype).name);
     measure("attention/" + type + "/decode_at_4096",

@@ -22,7 +22,14 @@ class LogprobsTest : public ::testing::TestWithParam<BackendCase> {
   std::vector<LogprobsResult> Run(std::span<const float> logits,
                                   std::span<const SampleRow> sampling,
                                   std::span<const LogprobsRow> rows, int vocabulary) {
-    Harness harness(GetParam());
+    return Run(logits, sampling, rows, vocabulary, GetParam());
+  }
+
+  std::vector<LogprobsResult> Run(std::span<const float> logits,
+                                  std::span<const SampleRow> sampling,
+                                  std::span<const LogprobsRow> rows, int vocabulary,
+                                  const BackendCase& backend_case) {
+    Harness harness(backend_case);
     const DeviceSpan<const float> device_logits = harness.Upload(logits);
     const DeviceSpan<int32_t> ids = harness.Integers(static_cast<int64_t>(sampling.size()));
     harness->Sample({.logits = device_logits,
@@ -130,6 +137,56 @@ TEST_P(LogprobsTest, AreThoseOfTheDistribution) {
       ExpectResult(results[i], source_logits,
                    ExactLogprobs(source_logits, row.is_processed ? &sample : nullptr), token,
                    row.top_count);
+    }
+  }
+}
+
+// The arithmetic is that of integers: what the reference backend gives is what all give.
+TEST_P(LogprobsTest, AreTheSameBitsOnEveryBackend) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<SampleRow> sampling = {
+      {.temperature = 0.0f},
+      {.temperature = 0.8f, .seed = 1},
+      {.temperature = 0.8f, .top_k = 40, .seed = 2},
+      {.temperature = 0.8f, .top_p = 0.9f, .seed = 3},
+      {.temperature = 1.5f, .min_p = 0.02f, .seed = 4},
+      {.temperature = 1.5f, .top_k = 5, .typical_p = 0.6f, .seed = 5},
+      {.temperature = 1.0f, .seed = 6, .adjusted_row = 2}};
+  const auto count = static_cast<int>(sampling.size());
+  for (const int vocabulary : {1025, 50257}) {
+    SCOPED_TRACE(vocabulary);
+    Random random(static_cast<uint32_t>(vocabulary));
+    std::vector<float> logits = random.Normal(int64_t{count} * vocabulary, 4.0f);
+    for (size_t i = 0; i < logits.size(); i += 2) logits[i] = std::round(logits[i]);
+    for (size_t i = 0; i < logits.size(); i += 997) logits[i] = i % 2 == 0 ? -kInfinity : 1e-41f;
+    std::vector<LogprobsRow> rows;
+    for (int r = 0; r < count; ++r) {
+      for (const int top_count : {0, 5, kMaxTopLogprobs}) {
+        rows.push_back({.row = r, .top_count = top_count});
+        rows.push_back({.row = r, .top_count = top_count, .is_processed = true});
+        const int place = random.Below(vocabulary);
+        for (const int id : {0, place, place / 16 * 16, vocabulary - 1}) {
+          rows.push_back({.row = r, .token_id = id, .top_count = top_count});
+        }
+        rows.push_back(
+            {.row = r, .token_id = place, .top_count = top_count, .is_processed = r == 1});
+      }
+    }
+    const std::vector<LogprobsResult> expected =
+        Run(logits, sampling, rows, vocabulary, {.backend = "reference"});
+    const std::vector<LogprobsResult> results = Run(logits, sampling, rows, vocabulary);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(results[i].total_weight, expected[i].total_weight);
+      EXPECT_EQ(results[i].top_logit, expected[i].top_logit);
+      EXPECT_EQ(results[i].temperature, expected[i].temperature);
+      EXPECT_EQ(results[i].logit, expected[i].logit);
+      EXPECT_EQ(results[i].rank, expected[i].rank);
+      ASSERT_EQ(results[i].top_count, expected[i].top_count);
+      for (int t = 0; t < results[i].top_count; ++t) {
+        EXPECT_EQ(results[i].top_ids[t], expected[i].top_ids[t]);
+        EXPECT_EQ(results[i].top_logits[t], expected[i].top_logits[t]);
+      }
     }
   }
 }

@@ -64,6 +64,49 @@ TEST_P(SampleTest, EveryBackendDrawsTheDefinedToken) {
   }
 }
 
+// A backend may look at a part of the row only: filters that keep one token, some, or nearly all of
+// rows that are flat, steep, full of ties, or near zero, of sizes around those of its groups.
+TEST_P(SampleTest, FiltersOfEveryReachOnRowsOfEveryShape) {
+  std::vector<SampleRow> filters = {{}, {.typical_p = 0.5f}};
+  for (const int32_t top_k : {1, 7, 8, 9, 40, 391, 392, 400}) {
+    filters.push_back({.top_k = top_k});
+    filters.push_back({.top_k = top_k, .top_p = 0.9f, .min_p = 0.01f});
+  }
+  for (const float p : {1e-6f, 0.3f, 0.95f, 0.999f}) {
+    filters.push_back({.top_p = p});
+    filters.push_back({.top_p = p, .min_p = 0.2f});
+    filters.push_back({.min_p = p});
+  }
+  for (const int vocabulary : {1023, 1025, 50257}) {
+    const auto size = static_cast<size_t>(vocabulary);
+    Random random(static_cast<uint32_t>(vocabulary));
+    std::vector<SampleRow> rows;
+    std::vector<float> logits;
+    for (const float deviation : {1e-41f, 0.01f, 3.0f, 100.0f}) {
+      for (const bool has_ties : {false, true}) {
+        const bool is_last = deviation == 100.0f && has_ties;
+        // On the large vocabulary every shape takes some of the filters, the last one all.
+        for (size_t f = rows.size() % 5; f < filters.size();
+             f += vocabulary > 40000 && !is_last ? 5 : 1) {
+          std::vector<float> row = random.Normal(vocabulary, deviation);
+          if (has_ties) {
+            for (float& logit : row) logit = std::round(logit * 4) / 4;
+          }
+          logits.insert(logits.end(), row.begin(), row.end());
+          rows.push_back(filters[f]);
+          rows.back().temperature = rows.size() % 3 == 0 ? 2.0f : 0.7f;
+          rows.back().seed = rows.size();
+        }
+      }
+    }
+    std::vector<int32_t> expected;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      expected.push_back(SampleToken(std::span(logits).subspan(r * size, size), rows[r]));
+    }
+    EXPECT_EQ(Drawn(GetParam(), logits, rows, vocabulary), expected);
+  }
+}
+
 TEST_P(SampleTest, TiesGoToTheLowestIdWhereverTheyAre) {
   constexpr int kVocabulary = 1000;
   for (const int first : {0, 1, 15, 16, 511, 998}) {
