@@ -14,7 +14,7 @@ namespace vitrine::cpu {
 inline constexpr int kLogitLanes = 16;
 inline constexpr int kGroupTokens = 1024;  // Share 16 largest logits, one per lane.
 inline constexpr int kSumTokens = 256;     // Share a sum of weights: 16 per lane are exact in f32.
-inline constexpr int kMaxCandidates = 4096;
+inline constexpr int kMaxCandidates = 16384;
 
 struct VocabularyScratch {
   float maxima[kMaxSampleVocabulary / kGroupTokens * kLogitLanes];
