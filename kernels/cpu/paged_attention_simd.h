@@ -52,37 +52,50 @@ VITRINE_INLINE void MaskScores(int first, int last, int begin, int end, float* s
   for (; key < end; key += 16) S::Store(scores + key, S::Set(kLowest));
 }
 
-// Turns the scores of a row into weights. Weights of invisible keys are exactly 0: adding them
-// changes nothing, however many pages the caller goes on to read.
-template <class S, class Kv>
-VITRINE_INLINE void SoftmaxRow(const ScoreRule& rule, const SegmentQuery& row,
-                               const SegmentPages& pages, float* scores, float* weights,
-                               const SegmentResult& result) {
-  // Whole steps of 32 keys at absolute positions: which lane of the sum a key belongs to must not
-  // depend on the pages that are read.
-  const int begin = pages.begin * kKvBlockTokens / 32 * 32;
-  const int end = (pages.end * kKvBlockTokens + 31) / 32 * 32;
-  float scale = rule.scale * kLog2E;
-  if (!rule.is_plain) {
-    ApplyScoreRule<S>(rule, row, row.begin / 16 * 16, row.end, scores);
-    scale = kLog2E;
-  }
-  MaskScores<S>(row.begin, row.end, begin, end, scores);
-  auto maximum = S::Load(scores + begin);
-  for (int key = begin + 16; key < end; key += 16) {
+// Keys [begin, end) that the passes over the scores of a segment take: whole steps of 32 keys at
+// absolute positions, since which lane of the sum a key belongs to must not depend on the pages
+// that are read.
+struct ScoredKeys {
+  int begin;
+  int end;
+};
+
+VITRINE_INLINE ScoredKeys ScoredKeysOf(const SegmentPages& pages) {
+  return {pages.begin * kKvBlockTokens / 32 * 32, (pages.end * kKvBlockTokens + 31) / 32 * 32};
+}
+
+// The factor that makes scores exponents of 2.
+VITRINE_INLINE float Log2Scale(const ScoreRule& rule) {
+  return rule.is_plain ? rule.scale * kLog2E : kLog2E;
+}
+
+// Finishes the scores of a row; the largest, as an exponent of 2.
+template <class S>
+VITRINE_INLINE float FinishScores(const ScoreRule& rule, const SegmentQuery& row, ScoredKeys keys,
+                                  float* scores) {
+  if (!rule.is_plain) ApplyScoreRule<S>(rule, row, row.begin / 16 * 16, row.end, scores);
+  MaskScores<S>(row.begin, row.end, keys.begin, keys.end, scores);
+  auto maximum = S::Load(scores + keys.begin);
+  for (int key = keys.begin + 16; key < keys.end; key += 16) {
     maximum = S::Max(maximum, S::Load(scores + key));
   }
-  const auto to_log2 = S::Set(scale);
-  const float largest = S::ReduceMax(maximum) * scale;
+  return S::ReduceMax(maximum) * Log2Scale(rule);
+}
+
+// Turns the scores of a row into weights; their sum. Weights of invisible keys are exactly 0:
+// adding them changes nothing, however many pages the caller goes on to read.
+template <class S, class Kv>
+VITRINE_INLINE float WeighScores(const ScoreRule& rule, float largest, ScoredKeys keys,
+                                 const float* scores, float* weights) {
+  const auto to_log2 = S::Set(Log2Scale(rule));
   const auto shift = S::Set(-largest);
   auto sum = S::Zero();
-  for (int key = begin; key < end; key += 32) {
+  for (int key = keys.begin; key < keys.end; key += 32) {
     const auto low = S::Fma(S::Load(scores + key), to_log2, shift);
     const auto high = S::Fma(S::Load(scores + key + 16), to_log2, shift);
     Kv::Weigh(low, high, weights, key, sum);
   }
-  result.maximum() = largest;
-  result.weight_sum() = S::ReduceAdd(sum);
+  return S::ReduceAdd(sum);
 }
 
 // Weighted sums of dimensions [16 first, 16 (first + kVectors)) of the values. With kFetch the keys
@@ -150,9 +163,17 @@ void AttendRows(const ScoreRule& rule, const SegmentQuery* rows, const SegmentPa
   for (int p = pages.begin; p < pages.end; p += S::kAttentionVectors) {
     ScorePages<S, Kv, kRows, kFetch>(rows, pages, p, head_dim, scratch.scores);
   }
+  // Row after row, each pass would wait for the end of the one before.
+  const ScoredKeys keys = ScoredKeysOf(pages);
+  float largest[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    largest[r] = FinishScores<S>(rule, rows[r], keys, scratch.scores[r]);
+  }
   for (int r = 0; r < kRows; ++r) {
     const SegmentResult result{results + SegmentResult::Floats(padded_dim) * r, padded_dim};
-    SoftmaxRow<S, Kv>(rule, rows[r], pages, scratch.scores[r], scratch.weights[r], result);
+    result.maximum() = largest[r];
+    result.weight_sum() =
+        WeighScores<S, Kv>(rule, largest[r], keys, scratch.scores[r], scratch.weights[r]);
   }
   const int vectors = padded_dim / 16;
   int v = 0;
