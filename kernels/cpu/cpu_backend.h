@@ -18,9 +18,9 @@
 
 namespace vitrine {
 
-// The environment variable VITRINE_CPU_ISA (amx, avx512, avx2 or portable) forces an instruction
-// set. INVALID_ARGUMENT: no such set, or threads out of range. UNAVAILABLE: the machine lacks the
-// set.
+// The environment variable VITRINE_CPU_ISA (amx, avx512, avxvnni, avx2 or portable) forces an
+// instruction set. INVALID_ARGUMENT: no such set, or threads out of range. UNAVAILABLE: the machine
+// lacks the set.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const BackendOptions& options);
 
 }  // namespace vitrine

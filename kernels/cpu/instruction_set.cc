@@ -42,15 +42,24 @@ bool RunsAvx2() {
 #endif
 }
 
+bool RunsAvxVnni() {
+#if defined(__x86_64__)
+  return RunsAvx2() && __builtin_cpu_supports("avxvnni");
+#else
+  return false;
+#endif
+}
+
 struct InstructionSet {
   std::string_view name;
   bool (*runs)();
   const KernelTable* (*kernels)();
 };
 
-constexpr std::array<InstructionSet, 4> kInstructionSets = {{
+constexpr std::array<InstructionSet, 5> kInstructionSets = {{
     {"amx", RunsAmx, AmxKernels},
     {"avx512", RunsAvx512, Avx512Kernels},
+    {"avxvnni", RunsAvxVnni, AvxVnniKernels},
     {"avx2", RunsAvx2, Avx2Kernels},
     {"portable", [] { return true; }, PortableKernels},
 }};
@@ -69,8 +78,8 @@ absl::StatusOr<const KernelTable*> SelectKernels(std::string_view name) {
         absl::StrCat("instruction set ", std::string(name), ": ",
                      runs ? "not part of this build" : "not supported by this processor"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("instruction set ", std::string(name),
-                                                 ": must be amx, avx512, avx2 or portable"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "instruction set ", std::string(name), ": must be amx, avx512, avxvnni, avx2 or portable"));
 }
 
 }  // namespace vitrine::cpu

@@ -88,6 +88,7 @@ struct WorkerContext {
 // Null where the binary was built without this instruction set.
 const KernelTable* AmxKernels();
 const KernelTable* Avx512Kernels();
+const KernelTable* AvxVnniKernels();
 const KernelTable* Avx2Kernels();
 const KernelTable* PortableKernels();
 

@@ -1,4 +1,5 @@
-// What the instruction sets have in common; AMX is AVX-512 with other matrix kernels.
+// What the instruction sets have in common; AMX is AVX-512 with other matrix kernels, and AVX-VNNI
+// is AVX2.
 //
 // Kernels are templates over a vocabulary of vector operations: Avx512, Avx2 or Portable, one
 // struct of static functions each, in a header of its own. The vocabulary has 16 lanes of f32 or

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Backend>> TryCreate(const BackendCase& backend_ca
 std::vector<BackendCase> FindBackends() {
   std::vector<BackendCase> cases = {{.backend = "reference"}};
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
-    for (const char* isa : {"portable", "avx2", "avx512", "amx"}) {
+    for (const char* isa : {"portable", "avx2", "avxvnni", "avx512", "amx"}) {
       const BackendCase one = {.backend = "cpu", .numerics = numerics, .isa = isa};
       const absl::Status status = TryCreate(one, 1).status();
       if (absl::IsUnavailable(status)) {
