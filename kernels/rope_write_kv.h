@@ -23,7 +23,8 @@ struct RopeKvTarget {
   int layer = 0;
   DeviceSpan<float> q;  // [rows, num_heads, head_dim]
 
-  // Where above 0, no element of q, k and v leaves [-clip, clip] (OLMo, MPT). Not with a norm.
+  // Where above 0, no element of q, k and v leaves [-clip, clip] (OLMo, MPT), but NaN stays NaN.
+  // Not with a norm.
   float clip = 0.0f;
 
   // RMS norm of q and k before the rotation, or empty: [head_dim] normalises every head by itself

@@ -109,7 +109,7 @@ class HeadWriter {
     const auto low = S::Set(-target_.clip);
     for (int dim = 0; dim < head_dim_; dim += 16) {
       const auto x = LoadUpTo16<S>(values + dim, head_dim_ - dim);
-      S::Store(clipped + dim, S::Min(S::Max(x, low), high));
+      S::Store(clipped + dim, S::Min(high, S::Max(low, x)));  // NaN stays NaN: it is second.
     }
   }
 

@@ -11,8 +11,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// NaN stays NaN, which fminf and fmaxf would turn into a number.
 __device__ inline float Clipped(float x, float clip) {
-  return clip > 0.0f ? fminf(fmaxf(x, -clip), clip) : x;
+  if (clip > 0.0f && x < -clip) return -clip;
+  return clip > 0.0f && x > clip ? clip : x;
 }
 
 // One head of a row before the rotation.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -222,6 +223,51 @@ TEST_P(RopeWriteKvTest, ClipsQueriesKeysAndValues) {
     ExpectRotation(GetParam(), {4, 2, 24}, {8, pairing}, DType::kF32, {.clip = 0.5f});
     ExpectRotation(GetParam(), {2, 1, 64}, {64, pairing}, DType::kBF16, {.clip = 1.0f});
     ExpectRotation(GetParam(), {2, 1, 16}, {0, pairing}, DType::kF32, {.clip = 0.25f});
+  }
+}
+
+// A model that has gone wrong must show it, not answer with the bound. Keys and values are read
+// through attention, which spreads NaN over a head and from keys to values, so only one of the
+// three has it at a time.
+TEST_P(RopeWriteKvTest, ClippingKeepsNanAndBoundsInfinity) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const HeadShape shape = {1, 1, 16};
+  const auto dim = static_cast<size_t>(shape.head_dim);
+  const auto is_nan = [](float x) { return std::isnan(x); };
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (size_t broken = 0; broken < 3; ++broken) {
+      SCOPED_TRACE("part " + std::to_string(broken) + ", " + std::string(TraitsOf(dtype).name));
+      Harness harness(GetParam());
+      Random random(7);
+      const PagedSequences sequences(1, 16, random);
+      const Step step = sequences.MakeStep({{0, 0, 1}});
+      KvStorage* kv = harness.NewKv(shape.KvSpec(dtype, sequences.num_blocks(), 2));
+      // Without a rotation, which would mix the dimensions.
+      RopeKvTarget target =
+          TargetOf(harness, RopeTables(), {0, RopePairing::kHalfSplit}, step, shape, kv);
+      target.clip = 0.5f;
+      std::vector<float> qkv(3 * dim, 0.25f);
+      for (size_t part = 0; part < 3; ++part) {
+        qkv[part * dim + 2] = kInfinity;
+        qkv[part * dim + 5] = -kInfinity;
+      }
+      qkv[broken * dim + 9] = std::numeric_limits<float>::quiet_NaN();
+      harness->RopeWriteKv({.qkv = harness.Upload(qkv), .target = target});
+
+      const CachedRows cached = ReadCache(harness, kv, 1, step);
+      const std::vector<float> parts[] = {harness.Download(target.q), cached.keys, cached.values};
+      for (size_t part = 0; part < 3; ++part) {
+        if (part == broken) {
+          EXPECT_TRUE(std::ranges::any_of(parts[part], is_nan));
+          if (part == 1) break;
+          continue;
+        }
+        for (size_t i = 0; i < dim; ++i) {
+          const float expected = std::clamp(qkv[part * dim + i], -0.5f, 0.5f);
+          EXPECT_NEAR(parts[part][i], expected, kReadCacheError) << part << ", " << i;
+        }
+      }
+    }
   }
 }
 
