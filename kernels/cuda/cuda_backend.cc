@@ -22,6 +22,7 @@
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/logprobs.h"
 #include "kernels/cuda/mat_mul.h"
+#include "kernels/cuda/open_device.h"
 #include "kernels/cuda/pack_rows.h"
 #include "kernels/cuda/recorded_steps.h"
 #include "kernels/cuda/rms_norm.h"
@@ -33,7 +34,6 @@
 namespace vitrine::cuda {
 namespace {
 
-constexpr int kLeastComputeCapability = 8;
 // Decode attention runs over so many sequences at a time that their tiles fit into this.
 constexpr size_t kMostWorkspaceBytes = size_t{16} << 20;
 constexpr size_t kResultBytes = size_t{1} << 16;
@@ -108,6 +108,7 @@ class CudaBackend final : public Backend {
   void DoLogprobs(const LogprobsArgs& args) override;
 
   DeviceBatch StageBatch(const PagedBatch& batch);
+  RowSearch* SearchesFor(size_t rows);
   void Multiply(const PackedMatrix* weight, DeviceSpan<const float> bias, MatMulParams params);
   template <class T>
   void RopeAs(const float* qkv, const RopeKvTarget& target);
@@ -130,6 +131,7 @@ class CudaBackend final : public Backend {
   int most_query_columns_ = 0;  // Of the matrices packed so far: query heads * head_dim.
   GrowingMemory workspace_{stream_};
   GrowingMemory qkv_{stream_};
+  GrowingMemory searches_{stream_};
   std::vector<DeviceAdjustment> adjustments_;  // Made anew by each AdjustLogits.
   // Made anew by each PagedAttention; kept for their capacity.
   std::vector<int32_t> decoding_;
@@ -538,61 +540,55 @@ void CudaBackend::DoAdjustLogits(const AdjustLogitsArgs& args) {
       stream_);
 }
 
+RowSearch* CudaBackend::SearchesFor(size_t rows) {
+  // So many at a time that steps of different sizes do not allocate again and again.
+  constexpr size_t kRowsAtATime = 256;
+  const size_t rounded = (rows + kRowsAtATime - 1) / kRowsAtATime * kRowsAtATime;
+  return static_cast<RowSearch*>(searches_.Reserve(rounded * sizeof(RowSearch)));
+}
+
 void CudaBackend::DoSample(const SampleArgs& args) {
-  cuda::Sample({.logits = args.logits.data(),
-                .adjusted = args.adjusted.data(),
-                .rows = staging_.Stage(args.rows),
-                .token_ids = args.token_ids.data(),
-                .count = static_cast<int>(args.rows.size()),
-                .vocabulary = args.vocabulary},
-               stream_);
+  int passes = 0;
+  for (const SampleRow& row : args.rows) {
+    passes = std::max(passes, SearchPasses(row, args.vocabulary, /*draws=*/true));
+  }
+  cuda::SearchRows({.logits = args.logits.data(),
+                    .adjusted = args.adjusted.data(),
+                    .rows = staging_.Stage(args.rows),
+                    .searches = SearchesFor(args.rows.size()),
+                    .token_ids = args.token_ids.data(),
+                    .count = static_cast<int>(args.rows.size()),
+                    .vocabulary = args.vocabulary,
+                    .passes = passes},
+                   stream_);
 }
 
 void CudaBackend::DoLogprobs(const LogprobsArgs& args) {
+  int passes = 1;
+  for (const LogprobsRow& row : args.rows) {
+    if (!row.is_processed) continue;
+    const SampleRow& how = args.sampling[static_cast<size_t>(row.row)];
+    passes = std::max(passes, SearchPasses(how, args.vocabulary, /*draws=*/false));
+  }
   cuda::Logprobs({.logits = args.logits.data(),
                   .adjusted = args.adjusted.data(),
                   .sampling = staging_.Stage(args.sampling),
                   .token_ids = args.token_ids.data(),
                   .rows = staging_.Stage(args.rows),
+                  .searches = SearchesFor(args.rows.size()),
                   .output = args.output.data(),
                   .count = static_cast<int>(args.rows.size()),
-                  .vocabulary = args.vocabulary},
+                  .vocabulary = args.vocabulary,
+                  .passes = passes},
                  stream_);
-}
-
-absl::Status NoDevice(std::string_view why) {
-  return absl::UnavailableError(absl::StrCat("no usable CUDA device: ", std::string(why)));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(const BackendOptions& options) {
-  int devices = 0;  // Stays 0 where the driver is missing or too old.
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error != cudaSuccess || devices == 0) {
-    cudaGetLastError();
-    return NoDevice(error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error));
-  }
-  cudaDeviceProp device;
-  if (const cudaError_t e = cudaGetDeviceProperties(&device, 0); e != cudaSuccess) {
-    return NoDevice(cudaGetErrorString(e));
-  }
-  const std::string name = device.name;
-  if (device.major < kLeastComputeCapability) {
-    return NoDevice(absl::StrCat(name, " has compute capability ", device.major, ".", device.minor,
-                                 ", at least ", kLeastComputeCapability, ".0 is needed"));
-  }
-  // The first call that needs the device itself: others may hold it, or its memory may be full.
-  cudaStream_t stream = nullptr;
-  if (const cudaError_t e = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-      e != cudaSuccess) {
-    cudaGetLastError();
-    return NoDevice(absl::StrCat(name, ": ", cudaGetErrorString(e)));
-  }
-  std::string description = absl::StrCat("cuda: ", name, ", compute capability ", device.major, ".",
-                                         device.minor, ", ", device.multiProcessorCount,
-                                         " multiprocessors, ", device.totalGlobalMem >> 20, " MiB");
-  return std::make_unique<CudaBackend>(options, std::move(description), stream);
+  absl::StatusOr<OpenedDevice> device = OpenDevice();
+  if (!device.ok()) return device.status();
+  return std::make_unique<CudaBackend>(options, std::move(device->description), device->stream);
 }
 
 }  // namespace vitrine::cuda

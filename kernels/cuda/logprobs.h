@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/sample.h"
 #include "kernels/logprobs.h"
 
 namespace vitrine::cuda {
@@ -15,9 +16,11 @@ struct LogprobsParams {
   const SampleRow* sampling = nullptr;  // [logit rows]
   const int32_t* token_ids = nullptr;   // [logit rows]
   const LogprobsRow* rows = nullptr;    // [count]
+  RowSearch* searches = nullptr;        // [count], any contents
   LogprobsResult* output = nullptr;     // [count]
   int count = 0;
   int vocabulary = 0;
+  int passes = 0;  // The largest SearchPasses of a row that is processed; at least 1.
 };
 void Logprobs(const LogprobsParams& params, cudaStream_t stream);
 

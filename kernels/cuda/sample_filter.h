@@ -1,34 +1,92 @@
-// The filter of a row on the device, by one block: what MakeSampleFilter() of sampling_math.h
-// gives, bit for bit, without sorting. Top-k, typical and top-p are threshold searches: a radix
-// descent of four passes over an integer form of the logits that has their order (typical: that of
-// their distance from the mean), with counts or integer weights in a histogram of 256 bins. All
-// sums are integers, so the order in which threads add does not matter.
+// What a block does in a pass over its part of a row, and what the last one makes of all parts.
+// Top-k, typical and top-p are threshold searches without sorting: a radix descent of four passes
+// over an integer form of the logits that has their order (typical: that of their distance from the
+// mean), with counts or integer weights in a histogram of 256 bins. All sums are integers, so
+// neither the order in which threads add nor the cut into parts matters.
 #pragma once
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/sampling_math.h"
+#include "kernels/cuda/sample.h"
 
 namespace vitrine::cuda {
 
-using U64 = unsigned long long;  // The type that CUDA's 64-bit atomics take.
+inline constexpr int kBinsPerLane = kBins / 32, kTopShift = 24;
 
-// Threads of a block that works on one row of logits.
-inline constexpr int kRowThreads = 512, kRowWarps = kRowThreads / 32;
-inline constexpr int kBins = 256, kBinsPerLane = kBins / 32;
+using Bins = U64[kBins];
+using Scratch = U64[kRowWarps];
 
-struct Logits {
-  const float* data;
-  int size;
+// Tokens [begin, end) of a row.
+struct RowPart {
+  const float* logits;
+  int begin, end;
+
+  template <class Body>
+  __device__ void ForEach(Body body) const {
+    for (int i = begin + static_cast<int>(threadIdx.x); i < end; i += kRowThreads) {
+      body(logits[i], i);
+    }
+  }
+  template <class Weight>
+  __device__ U64 Sum(Weight weight, Scratch& scratch) const {
+    U64 sum = 0;
+    ForEach([&](float logit, int id) { sum += weight(logit, id); });
+    return gpu::BlockSum<kRowThreads>(sum, scratch);
+  }
+  template <class Value>
+  __device__ U64 Max(Value value, Scratch& scratch) const {
+    U64 largest = 0;
+    ForEach([&](float logit, int id) {
+      const U64 one = value(logit, id);
+      largest = one > largest ? one : largest;
+    });
+    return gpu::BlockMax<kRowThreads>(largest, scratch);
+  }
 };
 
-// Finds the bin in which the sum from the top bin downwards reaches `target`, and the sum above
-// it. Executed by one warp.
+// Larger for the larger logit; of equal ones, for the lower id.
+__device__ inline U64 OrderOf(float logit, int id) {
+  const uint32_t key = IsNan(logit) ? ~0u : LogitKey(logit);
+  return static_cast<U64>(key) << 32 | ~static_cast<uint32_t>(id);
+}
+
+// The token of the largest order, or kNoToken, as ArgMax() of sampling_math.h.
+__device__ inline int TokenOf(U64 order) {
+  const auto key = static_cast<uint32_t>(order >> 32);
+  const bool is_usable = key > kNegativeInfinityKey && key < kInfinityKey;
+  return is_usable ? static_cast<int>(~static_cast<uint32_t>(order)) : kNoToken;
+}
+
+// The logit whose LogitKey is `key`.
+__device__ inline float LogitOf(uint32_t key) {
+  return __uint_as_float((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
+}
+
+// Adds the part's histogram of the next digit of keys to that of the row. `key_of` orders the
+// logits, `weight` maps a logit to an integer.
+template <class Key, class Weight>
+__device__ void AddToBins(const RowPart& part, RowSearch& search, Bins& bins, Key key_of,
+                          Weight weight) {
+  const int thread = static_cast<int>(threadIdx.x), shift = search.shift;
+  const uint32_t prefix = search.key;
+  if (thread < kBins) bins[thread] = 0;
+  __syncthreads();
+  part.ForEach([&](float logit, int) {
+    const uint32_t key = key_of(logit);
+    const bool is_below = shift == kTopShift || key >> (shift + 8) == prefix >> (shift + 8);
+    if (is_below) atomicAdd(&bins[key >> shift & 0xffu], weight(logit));
+  });
+  __syncthreads();
+  if (thread < kBins && bins[thread] != 0) atomicAdd(&search.bins[thread], bins[thread]);
+}
+
+// The bin in which the sum from the top bin downwards reaches `target`, and the sum above it.
+// Executed by one warp.
 struct BinSearch {
   int bin;
   U64 above;
 };
-__device__ inline void FindBin(const U64 (&bins)[kBins], U64 target, BinSearch& result) {
+__device__ inline void FindBin(const Bins& bins, U64 target, BinSearch& result) {
   // Lane i takes the i-th group of bins from the top.
   const int lane = static_cast<int>(threadIdx.x) % 32, top = kBins - 1 - lane * kBinsPerLane;
   U64 own = 0;
@@ -41,75 +99,42 @@ __device__ inline void FindBin(const U64 (&bins)[kBins], U64 target, BinSearch& 
   result = {bin, above};
 }
 
+// One digit of the largest key such that the weights of all tokens with that key or a larger one
+// reach the target, which is at least 1 and at most the sum of all.
 struct Crossing {
   uint32_t key;
-  U64 above;  // Sum of the weights of all larger keys.
+  U64 above;   // Sum of the weights of all larger keys.
+  U64 at_key;  // Of this one.
+  bool is_found;
 };
-
-struct ByLogit {
-  __device__ uint32_t operator()(float logit) const { return LogitKey(logit); }
-};
-
-// The largest key such that the weights of all tokens with that key or a larger one reach
-// `target`, which is at least 1 and at most the sum of all. `key_of` orders the logits, `weight`
-// maps a logit to an integer.
-template <class Key, class Weight>
-__device__ Crossing FindCrossing(const Logits& logits, U64 target, Key key_of, Weight weight) {
-  GPU_SHARED(bins, U64[kBins]);
+__device__ inline Crossing Descend(RowSearch& search, U64 target, const Bins& bins) {
   GPU_SHARED(found, BinSearch);
-  Crossing crossing{0, 0};
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int b = static_cast<int>(threadIdx.x); b < kBins; b += kRowThreads) bins[b] = 0;
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kRowThreads) {
-      const uint32_t key = key_of(logits.data[i]);
-      const bool in_prefix = shift == 24 || key >> (shift + 8) == crossing.key >> (shift + 8);
-      if (in_prefix) atomicAdd(&bins[key >> shift & 0xffu], weight(logits.data[i]));
-    }
-    __syncthreads();
-    if (threadIdx.x < 32) FindBin(bins, target - crossing.above, found);
-    __syncthreads();
-    crossing.key |= static_cast<uint32_t>(found.bin) << shift;
-    crossing.above += found.above;
+  const int shift = search.shift;
+  Crossing crossing{search.key, search.above, 0, shift == 0};
+  if (threadIdx.x < 32) FindBin(bins, target - crossing.above, found);
+  __syncthreads();
+  crossing.key |= static_cast<uint32_t>(found.bin) << shift;
+  crossing.above += found.above;
+  crossing.at_key = bins[found.bin];
+  if (threadIdx.x == 0) {
+    search.key = crossing.key;
+    search.above = crossing.above;
+    search.shift = shift - 8;
+    search.target = target;
   }
-  __syncthreads();  // Before the next search reuses the shared arrays.
   return crossing;
 }
 
-template <class Weight>
-__device__ U64 Total(const Logits& logits, Weight weight, U64 (&scratch)[kRowWarps]) {
-  U64 sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kRowThreads) {
-    sum += weight(logits.data[i], i);
-  }
-  return gpu::BlockSum<kRowThreads>(sum, scratch);
-}
-
-// The lowest id of the largest logit, or kNoToken, as ArgMax() of sampling_math.h.
-__device__ inline int FindLargest(const Logits& logits, U64 (&scratch)[kRowWarps]) {
-  U64 best = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kRowThreads) {
-    const float x = logits.data[i];
-    const uint32_t key = IsNan(x) ? ~0u : LogitKey(x);
-    const U64 candidate = static_cast<U64>(key) << 32 | ~static_cast<uint32_t>(i);
-    best = candidate > best ? candidate : best;
-  }
-  best = gpu::BlockMax<kRowThreads>(best, scratch);
-  const auto key = static_cast<uint32_t>(best >> 32);
-  const bool usable = key > kNegativeInfinityKey && key < kInfinityKey;
-  return usable ? static_cast<int>(~static_cast<uint32_t>(best)) : kNoToken;
-}
-
 // The first id at which the running sum of weights, in order of ids, exceeds `target`, which is
-// below the total. Warps own contiguous parts of the vocabulary.
+// below the part's total. Warps own contiguous pieces.
 template <class Weight>
-__device__ int FindRunningSum(const Logits& logits, U64 target, Weight weight) {
+__device__ int FindRunningSum(const RowPart& part, U64 target, Weight weight) {
   GPU_SHARED(warp_sums, U64[kRowWarps]);
   GPU_SHARED(token, int);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int part = (logits.size + kRowThreads - 1) / kRowThreads * 32;
-  const int begin = warp * part, end = min(begin + part, logits.size);
-  const auto at = [&](int i) { return i < end ? U64{weight(logits.data[i], i)} : U64{0}; };
+  const int piece = (part.end - part.begin + kRowThreads - 1) / kRowThreads * 32;
+  const int begin = part.begin + warp * piece, end = min(begin + piece, part.end);
+  const auto at = [&](int i) { return i < end ? U64{weight(part.logits[i], i)} : U64{0}; };
   U64 own = 0;
   for (int i = begin + lane; i < end; i += 32) own += at(i);
   own = gpu::WarpSum(own);
@@ -126,83 +151,17 @@ __device__ int FindRunningSum(const Logits& logits, U64 target, Weight weight) {
     if (before > target) break;
   }
   __syncthreads();
-  const int result = token;
-  __syncthreads();  // Before the next call reuses the shared arrays.
-  return result;
+  return token;
 }
 
-// The sum over the block of sums that need more than 64 bits, one part of 32 bits after the other.
-__device__ inline WideSum BlockWideSum(WideSum own, U64 (&scratch)[kRowWarps]) {
+// A sum over the block that needs more than 64 bits, one piece of 32 bits after the other.
+__device__ inline WideSum BlockWideSum(WideSum own, Scratch& scratch) {
   WideSum sum = 0;
   for (int shift = 0; shift < 128; shift += 32) {
-    const U64 part = static_cast<U64>(own >> shift) & 0xffffffffu;
-    sum += WideSum{gpu::BlockSum<kRowThreads>(part, scratch)} << shift;
+    const U64 piece = static_cast<U64>(own >> shift) & 0xffffffffu;
+    sum += WideSum{gpu::BlockSum<kRowThreads>(piece, scratch)} << shift;
   }
   return sum;
-}
-
-__device__ inline void ApplyTypical(const Logits& logits, float typical_p, SampleFilter& filter,
-                                    U64 (&scratch)[kRowWarps]) {
-  const auto mass = [&](float logit) { return U64{filter.Weight(logit, 0)}; };
-  WideSum depths = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kRowThreads) {
-    const U64 weight = mass(logits.data[i]);
-    if (weight == 0) continue;
-    depths += WideSum{weight} * SampleDepth(logits.data[i], filter.top, filter.temperature);
-  }
-  depths = BlockWideSum(depths, scratch);
-  const U64 total = Total(logits, [&](float logit, int) { return mass(logit); }, scratch);
-  filter.mean_depth = static_cast<uint32_t>(depths / total);
-  const auto nearness = [&](float logit) {
-    return mass(logit) > 0 ? ~filter.DistanceFromMean(logit) : 0u;
-  };
-  filter.typical_distance = ~FindCrossing(logits, TopPMass(typical_p, total), nearness, mass).key;
-  filter.is_typical = true;
-}
-
-__device__ inline void ApplyTopP(const Logits& logits, float top_p, SampleFilter& filter,
-                                 U64 (&scratch)[kRowWarps]) {
-  const auto mass = [&](float logit) { return U64{filter.Weight(logit, 0)}; };
-  const U64 total = Total(logits, [&](float logit, int) { return mass(logit); }, scratch);
-  const U64 target = TopPMass(top_p, total);
-  const Crossing crossing = FindCrossing(logits, target, ByLogit(), mass);
-  // All tokens of the crossing key weigh the same: as many stay as reach the target.
-  const auto is_tied = [&](float logit, int) { return U64{LogitKey(logit) == crossing.key}; };
-  const int first_tied = FindRunningSum(logits, 0, is_tied);
-  const U64 weight = SampleWeight(logits.data[first_tied], filter.top, filter.temperature);
-  const U64 needed = (target - crossing.above + weight - 1) / weight;
-  filter.least_key = crossing.key;
-  filter.last_tied_id = FindRunningSum(logits, needed - 1, is_tied);
-}
-
-// Of what the filter keeps: less than kTopWeight only where typical dropped the most likely token.
-__device__ inline U64 LargestWeight(const Logits& logits, const SampleFilter& filter,
-                                    U64 (&scratch)[kRowWarps]) {
-  if (!filter.is_typical) return kTopWeight;
-  U64 largest = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < logits.size; i += kRowThreads) {
-    const U64 weight = filter.Weight(logits.data[i], i);
-    largest = weight > largest ? weight : largest;
-  }
-  return gpu::BlockMax<kRowThreads>(largest, scratch);
-}
-
-// The filter of a row that is not greedy and whose largest logit is `top`.
-__device__ inline SampleFilter MakeFilter(const Logits& logits, float top, const SampleRow& row,
-                                          U64 (&scratch)[kRowWarps]) {
-  SampleFilter filter;
-  filter.top = top;
-  filter.temperature = row.temperature;
-  if (row.top_k > 0 && row.top_k < logits.size) {
-    const auto one = [](float) { return U64{1}; };
-    filter.least_key = FindCrossing(logits, static_cast<U64>(row.top_k), ByLogit(), one).key;
-  }
-  if (row.typical_p < 1.0f) ApplyTypical(logits, row.typical_p, filter, scratch);
-  if (row.top_p < 1.0f) ApplyTopP(logits, row.top_p, filter, scratch);
-  if (row.min_p > 0.0f) {
-    filter.least_weight = MinPWeight(row.min_p, LargestWeight(logits, filter, scratch));
-  }
-  return filter;
 }
 
 }  // namespace vitrine::cuda

@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/sampling_math.h"
@@ -108,14 +109,41 @@ TEST_P(SampleTest, FiltersOfEveryReachOnRowsOfEveryShape) {
 }
 
 TEST_P(SampleTest, TiesGoToTheLowestIdWhereverTheyAre) {
-  constexpr int kVocabulary = 1000;
-  for (const int first : {0, 1, 15, 16, 511, 998}) {
-    std::vector<float> logits(kVocabulary, -1.0f);
+  for (const auto& [vocabulary, first] : std::vector<std::pair<int, int>>{{1000, 0},
+                                                                          {1000, 1},
+                                                                          {1000, 15},
+                                                                          {1000, 16},
+                                                                          {1000, 511},
+                                                                          {1000, 998},
+                                                                          {40000, 16383},
+                                                                          {40000, 16384},
+                                                                          {40000, 39998}}) {
+    std::vector<float> logits(static_cast<size_t>(vocabulary), -1.0f);
     logits[static_cast<size_t>(first)] = 2.0f;
-    logits[kVocabulary - 1] = 2.0f;
-    EXPECT_EQ(Drawn(GetParam(), logits, std::vector<SampleRow>(1), kVocabulary),
+    logits.back() = 2.0f;
+    EXPECT_EQ(Drawn(GetParam(), logits, std::vector<SampleRow>(1), vocabulary),
               std::vector<int32_t>{first});
   }
+}
+
+// A backend may cut a row into parts: the border of top-p lies in the middle of one, at its ends,
+// or in the last one, and all tokens weigh the same.
+TEST_P(SampleTest, OfTiedTokensTopPKeepsTheFirst) {
+  constexpr int kVocabulary = 40000;
+  const std::vector<float> row(kVocabulary, 1.5f);
+  std::vector<float> logits;
+  std::vector<SampleRow> rows;
+  for (const int kept : {1, 100, 16384, 16385, 32768, 39999}) {
+    const float top_p = (static_cast<float>(kept) - 0.5f) / kVocabulary;
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      rows.push_back({.temperature = 1.0f, .top_p = top_p, .seed = seed});
+      logits.insert(logits.end(), row.begin(), row.end());
+      EXPECT_LT(SampleToken(row, rows.back()), kept);
+    }
+  }
+  std::vector<int32_t> expected;
+  for (const SampleRow& how : rows) expected.push_back(SampleToken(row, how));
+  EXPECT_EQ(Drawn(GetParam(), logits, rows, kVocabulary), expected);
 }
 
 TEST_P(SampleTest, UnusableRowsGetNoTokenAndDisturbNoOther) {
