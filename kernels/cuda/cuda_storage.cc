@@ -141,6 +141,28 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaMatrix::Create(const MatrixSou
   return matrix;
 }
 
+absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::CreateZeros(int64_t rows, int64_t columns,
+                                                                    RowLayout layout,
+                                                                    cudaStream_t stream) {
+  VITRINE_CHECK_EQ(columns % kBlockColumns, 0);
+  const bool is_gated = layout == RowLayout::kGateUp;
+  if (is_gated) VITRINE_CHECK_EQ(rows % (2 * kGatedGroup), 0);
+  absl::StatusOr<Buffer> values =
+      AllocateDevice(static_cast<size_t>(rows) * RowBytes(DType::kBF16, columns), stream);
+  if (!values.ok()) return values.status();
+  const DeviceWeights weights{.format = WeightFormat::kBF16,
+                              .values = values->As<std::byte>().data(),
+                              .rows = static_cast<int>(rows),
+                              .columns = static_cast<int>(columns)};
+  std::unique_ptr<CudaMatrix> matrix(new CudaMatrix(rows, columns, layout));
+  matrix->pieces_.push_back({.outputs = static_cast<int>(is_gated ? rows / 2 : rows),
+                             .weights = weights,
+                             .values = *std::move(values),
+                             .scales = {},
+                             .minima = {}});
+  return matrix;
+}
+
 size_t CudaMatrix::bytes() const {
   size_t sum = 0;
   for (const Piece& piece : pieces_) {

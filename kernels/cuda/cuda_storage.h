@@ -38,6 +38,12 @@ class CudaMatrix final : public PackedMatrix {
                                                               Numerics numerics,
                                                               cudaStream_t stream);
 
+  // Zeros in bf16, for weights that are made on the device. `columns` is a multiple of
+  // kBlockColumns, gate and up have multiples of kGatedGroup rows.
+  static absl::StatusOr<std::unique_ptr<CudaMatrix>> CreateZeros(int64_t rows, int64_t columns,
+                                                                 RowLayout layout,
+                                                                 cudaStream_t stream);
+
   const std::vector<Piece>& pieces() const { return pieces_; }
   bool is_f32() const;  // All pieces multiply in f32.
   size_t bytes() const override;

@@ -15,6 +15,8 @@
 namespace vitrine::cuda {
 
 inline constexpr int kBlockColumns = 32;
+// Of gate and up, so many rows alternate.
+inline constexpr int kGatedGroup = 8;
 inline constexpr int kQuantChunkBlocks = 4;
 inline constexpr int kQuantChunkColumns = kQuantChunkBlocks * kBlockColumns;
 

@@ -11,7 +11,6 @@ namespace vitrine::cuda {
 namespace {
 
 constexpr float kLargestF16 = 65504.0f;
-constexpr int kGatedGroup = 8;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 

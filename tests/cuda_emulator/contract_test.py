@@ -4,9 +4,10 @@ import pathlib
 import re
 import sys
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "kernels/cuda"
-# The headers that wrap what the others must not say.
-WRAPPERS = {"portable.h", "launch.h", "ptx.h"}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = [ROOT / "kernels/cuda", ROOT / "tests/gpu_check"]
+# What wraps that which the others must not say, and what tests the wrappers.
+WRAPPERS = {"portable.h", "launch.h", "ptx.h", "ptx_wrappers.cu"}
 FORBIDDEN = {
     r"<<<": "launch with gpu::Launch",
     r"\basm\b": "wrap PTX in ptx.h, with a host body beside it",
@@ -31,9 +32,12 @@ def problems(path):
 
 
 def main():
-    paths = sorted(p for p in FOLDER.iterdir() if p.suffix in (".cu", ".h", ".cc"))
-    if not any(p.suffix == ".cu" for p in paths):
-        sys.exit(f"no kernels in {FOLDER}")
+    paths = []
+    for folder in FOLDERS:
+        of_folder = sorted(p for p in folder.iterdir() if p.suffix in (".cu", ".h", ".cc"))
+        if not any(p.suffix == ".cu" for p in of_folder):
+            sys.exit(f"no kernels in {folder}")
+        paths += of_folder
     found = [problem for path in paths for problem in problems(path)]
     print("\n".join(found) or f"{len(paths)} files keep the contract")
     sys.exit(bool(found))

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
+#include "kernels/cuda/cuda_storage.h"
 #include "model/kv_cache.h"
+#include "tests/gpu_check/blas_lt.h"
 #include "tests/gpu_check/required.h"
 
 namespace vitrine::gpu_check {
@@ -55,8 +57,10 @@ struct EvenBatch {
 // With a backend of its own: each keeps a limited number of recordings.
 class KernelBench {
  public:
-  KernelBench(const SpeedPlan& plan, const DeviceLimits& limits, Report& report)
-      : plan_(plan), shape_(plan.shape), limits_(limits), report_(report) {}
+  // `blas`: to be measured beside our products in bf16, or null.
+  KernelBench(const SpeedPlan& plan, const DeviceLimits& limits, Report& report,
+              BlasLt* blas = nullptr)
+      : plan_(plan), shape_(plan.shape), limits_(limits), report_(report), blas_(blas) {}
 
   void Products(DType dtype) {
     const int q_rows = (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
@@ -168,7 +172,37 @@ class KernelBench {
            {"rows", rows}},
           seconds, static_cast<double>(matrices[0]->bytes()),
           2.0 * rows * static_cast<double>(outputs) * columns);
+      if (blas_ != nullptr && dtype == DType::kBF16) {
+        ProductOfBlas(name, matrices, *input, output.As<float>(), rows);
+      }
     }
+  }
+
+  // The same product by cuBLASLt, without the activation of a gated one.
+  void ProductOfBlas(const char* name, const std::vector<std::unique_ptr<PackedMatrix>>& matrices,
+                     const RowBuffer& input, DeviceSpan<float> output, int rows) {
+    const auto outputs = static_cast<int>(matrices[0]->rows());
+    const auto columns = static_cast<int>(matrices[0]->columns());
+    const cuda::DeviceRows& in = static_cast<const cuda::CudaRows&>(input).rows();
+    Json what = {{"kernel", "cublaslt"}, {"matrix", name}, {"weights", "BF16"}, {"rows", rows}};
+    const auto product = blas_->Prepare(rows, outputs, columns, in.stride);
+    absl::Status status = product.status();
+    const auto multiply = [&] {
+      for (const auto& matrix : matrices) {
+        const void* const weights =
+            static_cast<const cuda::CudaMatrix&>(*matrix).pieces()[0].weights.values;
+        status.Update((*product)->Run(in.data, weights, output.data(), /*stream=*/nullptr));
+      }
+    };
+    backend_.Synchronize();
+    const double seconds = status.ok() ? SecondsOnDefaultStream(plan_.repetitions, multiply) : 0.0;
+    if (!status.ok()) {
+      what["reason"] = std::string(status.message());
+      return report_.Append("not_measured", std::move(what));
+    }
+    Add(std::move(what), seconds / static_cast<double>(matrices.size()),
+        static_cast<double>(matrices[0]->bytes()),
+        2.0 * rows * static_cast<double>(outputs) * columns);
   }
 
   std::unique_ptr<KvStorage> NewKv(const PagedBatch& batch) {
@@ -263,6 +297,7 @@ class KernelBench {
   const ModelShape& shape_;
   const DeviceLimits& limits_;
   Report& report_;
+  BlasLt* const blas_;
 };
 
 }  // namespace
@@ -278,7 +313,14 @@ SpeedPlan TinyPlan() {
 }
 
 void MeasureKernels(const SpeedPlan& plan, const DeviceLimits& limits, Report& report) {
-  for (const DType dtype : kWeightTypes) KernelBench(plan, limits, report).Products(dtype);
+  const absl::StatusOr<std::unique_ptr<BlasLt>> blas = BlasLt::Open();
+  if (!blas.ok()) {
+    report.Append("not_measured",
+                  {{"kernel", "cublaslt"}, {"reason", std::string(blas.status().message())}});
+  }
+  for (const DType dtype : kWeightTypes) {
+    KernelBench(plan, limits, report, blas.ok() ? blas->get() : nullptr).Products(dtype);
+  }
   KernelBench(plan, limits, report).Attention();
   KernelBench(plan, limits, report).RowOps();
 }

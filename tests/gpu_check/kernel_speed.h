@@ -24,7 +24,8 @@ struct SpeedPlan {
 SpeedPlan TinyPlan();
 
 // Appends to section "kernels" of the report: {"kernel", "us", "gb_per_s", "of_read",
-// "tflop_per_s", "of_mma", and what the case is}.
+// "tflop_per_s", "of_mma", and what the case is}. Beside our products of bf16 weights stand those
+// of cuBLASLt; where it cannot be opened, section "not_measured" has the reason.
 void MeasureKernels(const SpeedPlan& plan, const DeviceLimits& limits, Report& report);
 
 }  // namespace vitrine::gpu_check

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +19,11 @@ namespace {
 constexpr int kPromptTokens = 5;
 constexpr int kBlocks = 1;  // Of one sequence.
 
+constexpr double kDeepShare = 1.1;  // Of the weights' bytes, what a model needs in all.
 #ifdef GPU_CHECK_EMULATED
-constexpr ModelShape kSynthetic = kTiny;
+constexpr ModelShape kSynthetic = kTiny, kDeep = kTiny;
 #else
+constexpr ModelShape kDeep = kEightBillion;
 // As wide as Llama 3 8B, and as deep as the CPU and its oracle can follow in seconds.
 constexpr ModelShape kSynthetic = {.layers = 2,
                                    .d_model = kEightBillion.d_model,
@@ -34,10 +36,11 @@ constexpr ModelShape kSynthetic = {.layers = 2,
 
 const char* RealModel() { return std::getenv("VITRINE_TEST_MODEL"); }
 
-// A model on a backend with room for two sequences of kBlocks blocks.
+// A model on a backend with room for two sequences of kBlocks blocks. `shape`: of a synthetic one;
+// null: the real one.
 class LoadedModel {
  public:
-  LoadedModel(bool is_real, const std::string& backend, Numerics numerics)
+  LoadedModel(const ModelShape* shape, const std::string& backend, Numerics numerics)
       : backend_(Required(CreateBackend(backend, {.numerics = numerics}))) {
     const TransformerLimits limits = {
         .max_rows = kPromptTokens,
@@ -45,7 +48,7 @@ class LoadedModel {
         .max_positions = kBlocks * kKvBlockTokens,
         .num_blocks = 2 * kBlocks,
         .kv_dtype = numerics == Numerics::kExact ? DType::kF32 : DType::kBF16};
-    runner_ = is_real ? CreateReal(limits) : CreateSynthetic(*backend_, kSynthetic, limits);
+    runner_ = shape == nullptr ? CreateReal(limits) : CreateSynthetic(*backend_, *shape, limits);
   }
 
   int vocabulary() const { return runner_->limits().vocabulary; }
@@ -85,21 +88,37 @@ class LoadedModel {
   std::unique_ptr<TransformerRunner> runner_;
 };
 
+std::vector<TokenId> PromptOf(const LoadedModel& model) {
+  return testing::RandomTokens(kPromptTokens, model.vocabulary(), 11);
+}
+
+// One token of a prompt again and again: the first step runs as it is, the second one is recorded,
+// the third replayed, the last one not recorded at all. All equal the prompt's own row.
+void ExpectRecordedStepsChangeNoBit(LoadedModel& cuda) {
+  const std::vector<TokenId> tokens = PromptOf(cuda);
+  const std::vector<float> all = cuda.Logits(tokens, 0);
+  const std::vector<float> last(all.end() - cuda.vocabulary(), all.end());
+  EXPECT_TRUE(std::ranges::all_of(last, [](float logit) { return std::isfinite(logit); }));
+  EXPECT_LT(*std::ranges::min_element(last), *std::ranges::max_element(last));
+  for (int step = 0; step < 4; ++step) {
+    cuda.runner().set_records(step < 3);
+    EXPECT_EQ(cuda.Logits({tokens.back()}, kPromptTokens - 1), last) << "step " << step;
+  }
+}
+
 class ModelsTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (GetParam() && RealModel() == nullptr) GTEST_SKIP() << "VITRINE_TEST_MODEL names no model";
   }
-  std::vector<TokenId> Prompt(int vocabulary) {
-    return testing::RandomTokens(kPromptTokens, vocabulary, 11);
-  }
+  const ModelShape* shape() const { return GetParam() ? nullptr : &kSynthetic; }
 };
 
 TEST_P(ModelsTest, LogitsAreTheCpus) {
-  LoadedModel cpu(GetParam(), "cpu", Numerics::kExact);
-  const std::vector<TokenId> tokens = Prompt(cpu.vocabulary());
+  LoadedModel cpu(shape(), "cpu", Numerics::kExact);
+  const std::vector<TokenId> tokens = PromptOf(cpu);
   const std::vector<float> exact = cpu.Logits(tokens, 0);
-  LoadedModel reference(GetParam(), "reference", Numerics::kExact);
+  LoadedModel reference(shape(), "reference", Numerics::kExact);
   const float noise = testing::LargestDifference(reference.Logits(tokens, 0), exact);
   float spread = 0;
   for (const float logit : exact) spread = std::max(spread, std::abs(logit));
@@ -107,7 +126,7 @@ TEST_P(ModelsTest, LogitsAreTheCpus) {
   ASSERT_GT(bound, 0.0f);
   ASSERT_LT(bound, 0.1f * spread) << "such a bound shows nothing";
 
-  LoadedModel cuda(GetParam(), "cuda", Numerics::kFast);
+  LoadedModel cuda(shape(), "cuda", Numerics::kFast);
   const std::vector<float> logits = cuda.Logits(tokens, 0);
   const float difference = testing::LargestDifference(logits, exact);
   RecordProperty("largest_logit", std::to_string(spread));
@@ -116,17 +135,21 @@ TEST_P(ModelsTest, LogitsAreTheCpus) {
   EXPECT_LE(difference, bound);
 }
 
-// One token of a prompt again and again: the first step runs as it is, the second one is recorded,
-// the third replayed, the last one not recorded at all. All equal the prompt's own row.
 TEST_P(ModelsTest, RecordedStepsChangeNoBit) {
-  LoadedModel cuda(GetParam(), "cuda", Numerics::kFast);
-  const std::vector<TokenId> tokens = Prompt(cuda.vocabulary());
-  const std::vector<float> all = cuda.Logits(tokens, 0);
-  const std::vector<float> last(all.end() - cuda.vocabulary(), all.end());
-  for (int step = 0; step < 4; ++step) {
-    cuda.runner().set_records(step < 3);
-    EXPECT_EQ(cuda.Logits({tokens.back()}, kPromptTokens - 1), last) << "step " << step;
+  LoadedModel cuda(shape(), "cuda", Numerics::kFast);
+  ExpectRecordedStepsChangeNoBit(cuda);
+}
+
+// The shape as a whole, which no oracle can follow; its numbers are those of the test above.
+TEST(DeepModelsTest, RecordedStepsOfAnEightBillionSyntheticChangeNoBit) {
+  const double needed = WeightBytes(kDeep);
+  const auto free = static_cast<double>(Required(CreateBackend("cuda", {}))->FreeBytes().value());
+  if (free < kDeepShare * needed) {
+    GTEST_SKIP() << "needs " << kDeepShare * needed / 1e9 << " GB of device memory, " << free / 1e9
+                 << " are free";
   }
+  LoadedModel cuda(&kDeep, "cuda", Numerics::kFast);
+  ExpectRecordedStepsChangeNoBit(cuda);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ModelsTest, ::testing::Values(false, true),

@@ -28,6 +28,10 @@ class StepBench {
     const double block_bytes = KvBytesPerToken(plan.shape) * kKvBlockTokens;
     const int fitting = free > 0 ? static_cast<int>(free / block_bytes) : 0;
     const int wanted = most_batch * BlocksFor(most_context);
+    if (free <= 0) {
+      report_.Append("not_measured", {{"step", "all"}, {"needs_bytes", WeightBytes(plan.shape)}});
+      return;
+    }
     blocks_ = std::min(wanted, std::max(fitting, BlocksFor(most_context)));
     runner_ = CreateSynthetic(backend, plan.shape,
                               {.max_rows = std::max(most_rows, most_batch),
@@ -37,6 +41,7 @@ class StepBench {
   }
 
   void Run() {
+    if (runner_ == nullptr) return;
     for (const int rows : plan_.prompts) Measure("prompt", 1, 0, rows);
     for (const int context : plan_.contexts) {
       for (const int batch : plan_.batches) {
@@ -67,6 +72,8 @@ class StepBench {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (i >= 0) seconds.push_back(elapsed.count());
     }
+    // A figure of a step whose logits are not numbers would mean nothing.
+    if (std::ranges::find(next, kNoToken) != next.end()) what["failed"] = "a row has no token";
     std::ranges::sort(seconds);
     const double median = seconds[seconds.size() / 2];
     const double bytes =

@@ -7,8 +7,8 @@
 namespace vitrine::gpu_check {
 
 // Appends to section "steps": decode steps of every batch size and context of the plan with graphs
-// and without, and prompts. Contexts whose keys and values do not fit into the device's memory are
-// named in section "not_measured".
+// and without, and prompts. What does not fit into the device's memory, contexts or the weights
+// themselves, is named in section "not_measured".
 void MeasureSteps(Backend& backend, const SpeedPlan& plan, const DeviceLimits& limits,
                   Report& report);
 

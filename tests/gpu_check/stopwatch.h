@@ -14,4 +14,7 @@ struct Repetitions {
 // so that the host's part does not count. The host arrays that the ops read must not change.
 double SecondsOf(Backend& backend, const Repetitions& repetitions, absl::FunctionRef<void()> work);
 
+// The same for work that enqueues to the default stream; by the device's clock.
+double SecondsOnDefaultStream(const Repetitions& repetitions, absl::FunctionRef<void()> work);
+
 }  // namespace vitrine::gpu_check

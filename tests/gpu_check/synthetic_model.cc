@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <random>
-#include <string>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "kernels/block_formats.h"
+#include "kernels/cuda/cuda_storage.h"
+#include "kernels/cuda/weight_packing.h"
 #include "model/tensor_map.h"
 #include "model/weights.h"
+#include "tests/cuda_emulator/device_array.h"
+#include "tests/gpu_check/random_weights.h"
 #include "tests/gpu_check/required.h"
 
 namespace vitrine::gpu_check {
@@ -38,64 +40,147 @@ ModelConfig ConfigOf(const ModelShape& shape, int context_length) {
   return config;
 }
 
-// Views of one pool of weights, which all matrices share.
-class Pool {
+// Each tensor of a model begins at another place of the pool of random weights.
+constexpr int64_t kTensorShift = 1028;
+constexpr int kTensorsPerLayer = 7;
+enum class LayerTensor { kQ, kK, kV, kAttentionOut, kGate, kUp, kDown };
+
+constexpr int64_t kEmbeddingPlace = 0;
+int64_t PlaceOf(int layer, LayerTensor tensor) {
+  return kTensorShift * (1 + int64_t{layer} * kTensorsPerLayer + static_cast<int>(tensor));
+}
+
+float DeviationOf(const ModelShape& shape) {
+  return 1.0f / std::sqrt(static_cast<float>(shape.d_model));
+}
+
+// Tensors as a file would have them, for backends whose weights come from the host.
+class HostTensors {
  public:
-  Pool(int64_t elements, float deviation) : ones_(1 << 20, 1.0f) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0.0f, deviation);
-    std::vector<uint16_t> period(1 << 16);
-    for (uint16_t& bits : period) bits = Bf16FromFloat(normal(random));
-    weights_.resize(static_cast<size_t>(elements));
-    // Shifted from repetition to repetition, so that rows differ.
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      weights_[i] = period[(i + i / period.size() * 977) % period.size()];
+  explicit HostTensors(const ModelShape& shape)
+      : ones_(static_cast<size_t>(shape.d_model), 1.0f),
+        pool_(RandomWeights(PoolSize(shape), DeviationOf(shape))) {
+    tensors_.embedding = Matrix(shape.vocabulary, shape.d_model, kEmbeddingPlace);
+    tensors_.output_head = tensors_.embedding;
+    tensors_.final_norm = Norm();
+    for (int i = 0; i < shape.layers; ++i) {
+      LayerTensors layer;
+      const auto matrix = [&](LayerTensor tensor, int64_t rows, int64_t columns) {
+        return Matrix(rows, columns, PlaceOf(i, tensor));
+      };
+      layer.attention_norm = layer.mlp_norm = Norm();
+      layer.q = matrix(LayerTensor::kQ, shape.QueryColumns(), shape.d_model);
+      layer.k = matrix(LayerTensor::kK, shape.KvColumns(), shape.d_model);
+      layer.v = matrix(LayerTensor::kV, shape.KvColumns(), shape.d_model);
+      layer.attention_out = matrix(LayerTensor::kAttentionOut, shape.d_model, shape.QueryColumns());
+      layer.gate = matrix(LayerTensor::kGate, shape.d_ff, shape.d_model);
+      layer.up = matrix(LayerTensor::kUp, shape.d_ff, shape.d_model);
+      layer.down = matrix(LayerTensor::kDown, shape.d_model, shape.d_ff);
+      tensors_.layers.push_back(layer);
     }
   }
+  HostTensors(const HostTensors&) = delete;
+  HostTensors& operator=(const HostTensors&) = delete;
 
-  WeightView Matrix(int64_t rows, int64_t columns) const {
+  const ModelTensors& tensors() const { return tensors_; }
+
+ private:
+  static size_t PoolSize(const ModelShape& shape) {
+    const int64_t largest = int64_t{std::max(shape.vocabulary, shape.d_ff)} * shape.d_model;
+    return static_cast<size_t>(largest + PlaceOf(shape.layers, LayerTensor::kQ));
+  }
+  static WeightView View(DType dtype, const void* data, int64_t rows, int64_t columns) {
     return {.name = "synthetic",
-            .dtype = DType::kBF16,
-            .data = reinterpret_cast<const std::byte*>(weights_.data()),
+            .dtype = dtype,
+            .data = static_cast<const std::byte*>(data),
             .tensor_rows = rows,
             .rows = rows,
             .columns = columns,
             .run_rows = rows};
   }
-  WeightView Norm(int64_t rows) const {
-    return {.name = "synthetic",
-            .dtype = DType::kF32,
-            .data = reinterpret_cast<const std::byte*>(ones_.data()),
-            .tensor_rows = rows,
-            .rows = rows,
-            .columns = 1,
-            .run_rows = rows};
+  WeightView Matrix(int64_t rows, int64_t columns, int64_t place) const {
+    return View(DType::kBF16, pool_.data() + place, rows, columns);
+  }
+  WeightView Norm() const {
+    return View(DType::kF32, ones_.data(), static_cast<int64_t>(ones_.size()), 1);
+  }
+
+  const std::vector<float> ones_;
+  const std::vector<uint16_t> pool_;
+  ModelTensors tensors_;
+};
+
+// The same weights, made on the device: those of 8 billion are there in a fraction of a second.
+class DeviceTensors {
+ public:
+  DeviceTensors(Backend& backend, const ModelShape& shape) : backend_(backend), shape_(shape) {}
+
+  Weights Make() const {
+    Weights weights;
+    weights.embedding = Matrix(RowLayout::kStacked, shape_.d_model,
+                               {{.rows = shape_.vocabulary, .place = kEmbeddingPlace}});
+    for (int i = 0; i < shape_.layers; ++i) weights.layers.push_back(Layer(i));
+    weights.final_norm = Ones();
+    gpu::CheckCuda(cudaDeviceSynchronize());
+    return weights;
   }
 
  private:
-  std::vector<uint16_t> weights_;
-  std::vector<float> ones_;
-};
+  struct Part {
+    int rows = 0;
+    int64_t place = 0;
+  };
 
-ModelTensors TensorsOf(const ModelShape& shape, const Pool& pool) {
-  ModelTensors tensors;
-  tensors.embedding = pool.Matrix(shape.vocabulary, shape.d_model);
-  tensors.output_head = tensors.embedding;
-  tensors.final_norm = pool.Norm(shape.d_model);
-  const int64_t q_rows = int64_t{shape.heads} * shape.head_dim;
-  const int64_t kv_rows = int64_t{shape.kv_heads} * shape.head_dim;
-  for (int i = 0; i < shape.layers; ++i) {
-    LayerTensors layer;
-    layer.attention_norm = layer.mlp_norm = pool.Norm(shape.d_model);
-    layer.q = pool.Matrix(q_rows, shape.d_model);
-    layer.k = layer.v = pool.Matrix(kv_rows, shape.d_model);
-    layer.attention_out = pool.Matrix(shape.d_model, q_rows);
-    layer.gate = layer.up = pool.Matrix(shape.d_ff, shape.d_model);
-    layer.down = pool.Matrix(shape.d_model, shape.d_ff);
-    tensors.layers.push_back(layer);
+  LayerWeights Layer(int i) const {
+    const auto part = [&](LayerTensor tensor, int rows) -> Part {
+      return {.rows = rows, .place = PlaceOf(i, tensor)};
+    };
+    LayerWeights layer;
+    layer.attention_norm = Ones();
+    layer.mlp_norm = Ones();
+    layer.qkv = Matrix(
+        RowLayout::kHeads, shape_.d_model,
+        {part(LayerTensor::kQ, shape_.QueryColumns()), part(LayerTensor::kK, shape_.KvColumns()),
+         part(LayerTensor::kV, shape_.KvColumns())});
+    layer.attention_out = Matrix(RowLayout::kStacked, shape_.QueryColumns(),
+                                 {part(LayerTensor::kAttentionOut, shape_.d_model)});
+    layer.gate_up =
+        Matrix(RowLayout::kGateUp, shape_.d_model,
+               {part(LayerTensor::kGate, shape_.d_ff), part(LayerTensor::kUp, shape_.d_ff)});
+    layer.down =
+        Matrix(RowLayout::kStacked, shape_.d_ff, {part(LayerTensor::kDown, shape_.d_model)});
+    return layer;
   }
-  return tensors;
-}
+
+  std::unique_ptr<PackedMatrix> Matrix(RowLayout layout, int columns,
+                                       const std::vector<Part>& parts) const {
+    int64_t rows = 0;
+    for (const Part& part : parts) rows += part.rows;
+    auto matrix =
+        Required(cuda::CudaMatrix::CreateZeros(rows, columns, layout, /*stream=*/nullptr));
+    RandomRows fill = {.matrix = matrix->pieces()[0].values.As<__nv_bfloat16>().data(),
+                       .columns = columns,
+                       .is_interleaved = layout == RowLayout::kGateUp,
+                       .deviation = DeviationOf(shape_)};
+    for (const Part& part : parts) {
+      fill.rows = part.rows;
+      fill.first = part.place;
+      FillRandomRows(fill);
+      fill.first_row += fill.is_interleaved ? cuda::kGatedGroup : part.rows;
+    }
+    return matrix;
+  }
+
+  Buffer Ones() const {
+    const std::vector<float> ones(static_cast<size_t>(shape_.d_model), 1.0f);
+    Buffer buffer = Required(backend_.Allocate(ones.size() * sizeof(float)));
+    backend_.CopyToDevice(std::span<const float>(ones), buffer.As<float>());
+    return buffer;
+  }
+
+  Backend& backend_;
+  const ModelShape& shape_;
+};
 
 double LayerWeights(const ModelShape& shape) {
   const double attention = 2.0 * (shape.heads + shape.kv_heads) * shape.head_dim;
@@ -106,10 +191,10 @@ double LayerWeights(const ModelShape& shape) {
 
 std::unique_ptr<TransformerRunner> CreateSynthetic(Backend& backend, const ModelShape& shape,
                                                    const TransformerLimits& limits) {
-  const int64_t largest = int64_t{std::max(shape.vocabulary, shape.d_ff)} * shape.d_model;
-  const Pool pool(largest, 1.0f / std::sqrt(static_cast<float>(shape.d_model)));
   ModelConfig config = ConfigOf(shape, limits.max_positions);
-  Weights weights = Required(LoadWeights(config, TensorsOf(shape, pool), backend));
+  Weights weights = backend.name() == "cuda"
+                        ? DeviceTensors(backend, shape).Make()
+                        : Required(LoadWeights(config, HostTensors(shape).tensors(), backend));
   return Required(
       TransformerRunner::Create(backend, std::move(config), std::move(weights), limits));
 }

@@ -10,6 +10,9 @@ namespace vitrine::gpu_check {
 
 struct ModelShape {
   int layers = 0, d_model = 0, heads = 0, kv_heads = 0, head_dim = 0, d_ff = 0, vocabulary = 0;
+
+  int QueryColumns() const { return heads * head_dim; }
+  int KvColumns() const { return kv_heads * head_dim; }
 };
 
 // Llama 3 8B.
@@ -29,8 +32,8 @@ inline constexpr ModelShape kTiny = {.layers = 2,
                                      .d_ff = 448,
                                      .vocabulary = 512};
 
-// bf16 weights, drawn once for the largest matrix and used for all. Ends the process with the
-// reason where the device lacks the memory.
+// bf16 weights, the same ones on every backend; the cuda backend's are made on the device. Ends the
+// process with the reason where the device lacks the memory.
 std::unique_ptr<TransformerRunner> CreateSynthetic(Backend& backend, const ModelShape& shape,
                                                    const TransformerLimits& limits);
 
