@@ -1,11 +1,13 @@
 // Encodes texts as they come, for tokenizer_differential.py: tokenize_stream PATH
 //
-// Each text on stdin has a line "BYTES PARSE_SPECIAL" in front, decimal and 0 or 1. For each a line
-// of ids on stdout, or "error: " and why.
+// Each text on stdin has a line "BYTES PARSE_SPECIAL" in front, decimal and 0 or 1. The answer on
+// stdout is a line with the number of ids and the ids themselves, four bytes each in the order of
+// the machine; or a line "error: " and why.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "model/tokenizer_files.h"
 
@@ -27,14 +29,15 @@ int main(int argc, char** argv) {
     std::string text(bytes, '\0');
     std::cin.read(text.data(), static_cast<std::streamsize>(bytes));
     const auto encoding = (*tokenizer)->Encode(text, {.parse_special = parse_special != 0});
-    std::string line;
     if (!encoding.ok()) {
-      line = "error: " + std::string(encoding.status().message());
+      std::cout << "error: " << encoding.status().message() << '\n';
     } else {
-      for (const vitrine::TokenId id : encoding->ids) line += std::to_string(id) + ' ';
+      const std::vector<vitrine::TokenId>& ids = encoding->ids;
+      std::cout << ids.size() << '\n';
+      const size_t size = ids.size() * sizeof(vitrine::TokenId);
+      std::cout.write(reinterpret_cast<const char*>(ids.data()),
+                      static_cast<std::streamsize>(size));
     }
-    line += '\n';
-    std::cout.write(line.data(), static_cast<std::streamsize>(line.size()));
     std::cout.flush();
   }
   return 0;
