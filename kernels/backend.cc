@@ -44,10 +44,25 @@ void CheckTarget(const RopeKvTarget& target) {
   VITRINE_CHECK(target.clip >= 0.0f && (target.clip == 0.0f || target.q_norm.empty()));
 }
 
-// A norm of q or k covers one head or all heads of a row.
-void CheckHeadNorm(DeviceSpan<const float> weight, int heads, int head_dim) {
-  if (weight.empty()) return;
-  VITRINE_CHECK(weight.size() == Count(1, head_dim) || weight.size() == Count(heads, head_dim));
+// A norm of q or k has weights for one head or for all heads of a row. Where heads are computed one
+// by one, none may span them.
+void CheckHeadNorm(HeadNormKind kind, DeviceSpan<const float> weight, DeviceSpan<const float> bias,
+                   int heads, int head_dim, bool one_by_one) {
+  if (!bias.empty()) {
+    VITRINE_CHECK(kind == HeadNormKind::kLayer);
+    VITRINE_CHECK_EQ(bias.size(), weight.size());
+  }
+  if (weight.empty() || weight.size() == Count(1, head_dim)) return;
+  VITRINE_CHECK_EQ(weight.size(), Count(heads, head_dim));
+  VITRINE_CHECK(kind == HeadNormKind::kLayer || !one_by_one);
+}
+
+void CheckHeadNorms(const RopeKvTarget& target, bool one_by_one) {
+  const KvStorageSpec& spec = target.kv->spec();
+  CheckHeadNorm(target.norm_kind, target.q_norm, target.q_norm_bias, target.num_heads,
+                spec.head_dim, one_by_one);
+  CheckHeadNorm(target.norm_kind, target.k_norm, target.k_norm_bias, spec.num_kv_heads,
+                spec.head_dim, one_by_one);
 }
 
 }  // namespace
@@ -116,6 +131,9 @@ void Backend::LayerNorm(const LayerNormArgs& args) {
   VITRINE_CHECK_EQ(args.weight.size(), static_cast<size_t>(columns));
   CheckOptional(args.bias, columns);
   VITRINE_CHECK_LE(Count(args.rows, columns), args.input.size());
+  if (!args.normalized.empty()) {
+    VITRINE_CHECK_LE(Count(args.rows, columns), args.normalized.size());
+  }
   DoLayerNorm(args);
 }
 
@@ -158,8 +176,7 @@ void Backend::RopeWriteKv(const RopeWriteKvArgs& args) {
   const KvStorageSpec& spec = args.target.kv->spec();
   const int64_t columns = (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim;
   VITRINE_CHECK_LE(Count(args.target.batch->rows(), columns), args.qkv.size());
-  CheckHeadNorm(args.target.q_norm, args.target.num_heads, spec.head_dim);
-  CheckHeadNorm(args.target.k_norm, spec.num_kv_heads, spec.head_dim);
+  CheckHeadNorms(args.target, /*one_by_one=*/false);
   DoRopeWriteKv(args);
 }
 
@@ -172,8 +189,7 @@ void Backend::MatMulRopeWriteKv(const MatMulRopeWriteKvArgs& args) {
   const KvStorageSpec& spec = args.target.kv->spec();
   VITRINE_CHECK_EQ(args.weight->rows(),
                    (int64_t{args.target.num_heads} + 2 * spec.num_kv_heads) * spec.head_dim);
-  CheckHeadNorm(args.target.q_norm, 1, spec.head_dim);
-  CheckHeadNorm(args.target.k_norm, 1, spec.head_dim);
+  CheckHeadNorms(args.target, /*one_by_one=*/true);
   DoMatMulRopeWriteKv(args);
 }
 

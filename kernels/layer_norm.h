@@ -13,6 +13,9 @@ struct LayerNormArgs {
   float epsilon = 0.0f;
   int rows = 0;
   RowBuffer* output = nullptr;  // [rows, columns]
+  // [rows, columns]: the same values in f32, or empty. May be `input`, which is then normalised in
+  // place.
+  DeviceSpan<float> normalized = {};
 };
 
 }  // namespace vitrine

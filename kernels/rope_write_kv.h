@@ -11,6 +11,12 @@ enum class RopePairing {
   kHalfSplit,    // (i, i + rotary_dim / 2): Hugging Face llama, NeoX
 };
 
+// What a norm of q or k computes.
+enum class HeadNormKind {
+  kRms,    // As RmsNorm.
+  kLayer,  // As LayerNorm.
+};
+
 // Where rotated queries, rotated keys and values of a step go.
 struct RopeKvTarget {
   DeviceSpan<const float> cosines;  // [positions, rotary_dim / 2], attention factors included
@@ -27,10 +33,15 @@ struct RopeKvTarget {
   // Not with a norm.
   float clip = 0.0f;
 
-  // RMS norm of q and k before the rotation, or empty: [head_dim] normalises every head by itself
-  // (Qwen 3), [heads * head_dim] all heads of a row together (OLMo 2; RopeWriteKv only).
+  // Weights of a norm of q and k before the rotation, or empty. kRms: [head_dim] normalises every
+  // head by itself (Qwen 3), [heads * head_dim] all heads of a row together (OLMo 2; RopeWriteKv
+  // only). kLayer: every head by itself, with one weight for all, [head_dim] (Phi), or with its
+  // own, [heads * head_dim] (StableLM).
+  HeadNormKind norm_kind = HeadNormKind::kRms;
   DeviceSpan<const float> q_norm = {};
   DeviceSpan<const float> k_norm = {};
+  DeviceSpan<const float> q_norm_bias = {};  // As long as the weight; kLayer only. Or empty.
+  DeviceSpan<const float> k_norm_bias = {};
   float norm_epsilon = 0.0f;
 };
 

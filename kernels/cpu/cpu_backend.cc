@@ -226,7 +226,14 @@ void CpuBackend::DoRmsNorm(const RmsNormArgs& args) {
 }
 
 void CpuBackend::DoLayerNorm(const LayerNormArgs& args) {
-  if (args.rows > 0) recorder_.Add(MakeRowPhase(args));
+  if (args.rows == 0) return;
+  LayerNormPhase phase = MakeRowPhase(args);
+  if (!args.normalized.empty()) {
+    // Workers that each did all rows would read what others have normalised in place.
+    SetPrivate(args.output, false);
+    phase.is_private = false;
+  }
+  recorder_.Add(phase);
 }
 
 void CpuBackend::DoPackRows(const PackRowsArgs& args) {

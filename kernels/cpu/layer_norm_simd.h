@@ -32,6 +32,12 @@ void NormalizeRow(const LayerNormArgs& args, int row, const RowView& output) {
       }
     }
     WriteBlock<S>(output, row, b, halves[0], halves[1]);
+    if (args.normalized.empty()) continue;
+    float* normalized = args.normalized.data() + int64_t{row} * columns + 32 * b;
+    for (int h = 0; h < 2; ++h) {
+      const int count = columns - 32 * b - 16 * h;
+      if (count > 0) StoreUpTo16<S>(normalized + 16 * h, halves[h], count);
+    }
   }
 }
 

@@ -46,7 +46,7 @@ class HeadWriter {
     Store(kind, row, head, {dim, 16}, values);
   }
 
-  // The factors of norms that span all heads of a row; `values` holds the whole row.
+  // The factors of RMS norms that span all heads of a row; `values` holds the whole row.
   struct RowFactors {
     float q = 0.0f;
     float k = 0.0f;
@@ -72,7 +72,12 @@ class HeadWriter {
     const DeviceSpan<const float>& norm = is_query ? target_.q_norm : target_.k_norm;
     if (!norm.empty()) {
       const int index = is_query ? head : head - target_.num_heads;
-      NormalizeHead(norm, index, is_query ? factors.q : factors.k, values, prepared);
+      if (target_.norm_kind == HeadNormKind::kRms) {
+        RmsNormHead(norm, index, is_query ? factors.q : factors.k, values, prepared);
+      } else {
+        LayerNormHead(norm, is_query ? target_.q_norm_bias : target_.k_norm_bias, index, values,
+                      prepared);
+      }
       values = prepared;
     }
     if (target_.pairing == RopePairing::kHalfSplit && target_.rotary_dim % 32 == 0) {
@@ -96,8 +101,12 @@ class HeadWriter {
     return S::Fma(x, cosine, S::Mul(partner, sine));
   }
 
-  bool SpansRow(const DeviceSpan<const float>& norm) const {
+  bool HasWeightsOfAllHeads(const DeviceSpan<const float>& norm) const {
     return norm.size() > static_cast<size_t>(head_dim_);
+  }
+
+  bool SpansRow(const DeviceSpan<const float>& norm) const {
+    return target_.norm_kind == HeadNormKind::kRms && HasWeightsOfAllHeads(norm);
   }
 
   float FactorOf(const float* values, const DeviceSpan<const float>& norm) const {
@@ -113,8 +122,8 @@ class HeadWriter {
     }
   }
 
-  void NormalizeHead(const DeviceSpan<const float>& norm, int index, float row_factor,
-                     const float* values, float* normalized) const {
+  void RmsNormHead(const DeviceSpan<const float>& norm, int index, float row_factor,
+                   const float* values, float* normalized) const {
     const bool spans_row = SpansRow(norm);
     const auto factor = S::Set(spans_row ? row_factor : FactorOf(values, norm));
     const float* weights = norm.data() + (spans_row ? index * head_dim_ : 0);
@@ -122,6 +131,36 @@ class HeadWriter {
       const auto x = S::Mul(LoadUpTo16<S>(values + dim, head_dim_ - dim), factor);
       S::Store(normalized + dim, S::Mul(x, LoadUpTo16<S>(weights + dim, head_dim_ - dim)));
     }
+  }
+
+  void LayerNormHead(const DeviceSpan<const float>& norm, const DeviceSpan<const float>& bias,
+                     int index, const float* values, float* normalized) const {
+    auto sum = S::Zero();
+    for (int dim = 0; dim < head_dim_; dim += 16) {
+      sum = S::Add(sum, LoadUpTo16<S>(values + dim, head_dim_ - dim));
+    }
+    const auto mean = S::Set(S::ReduceAdd(sum) / static_cast<float>(head_dim_));
+    auto squares = S::Zero();
+    for (int dim = 0; dim < head_dim_; dim += 16) {
+      const auto centred = Centred(values, dim, mean);
+      squares = S::Fma(centred, centred, squares);
+    }
+    const float variance = S::ReduceAdd(squares) / static_cast<float>(head_dim_);
+    const auto factor = S::Set(1.0f / std::sqrt(variance + target_.norm_epsilon));
+    const int first = HasWeightsOfAllHeads(norm) ? index * head_dim_ : 0;
+    for (int dim = 0; dim < head_dim_; dim += 16) {
+      const int count = head_dim_ - dim;
+      auto x = S::Mul(S::Mul(Centred(values, dim, mean), factor),
+                      LoadUpTo16<S>(norm.data() + first + dim, count));
+      if (!bias.empty()) x = S::Add(x, LoadUpTo16<S>(bias.data() + first + dim, count));
+      S::Store(normalized + dim, x);
+    }
+  }
+
+  // Lanes beyond the last dimension stay 0, which the mean is not.
+  VITRINE_INLINE typename S::F Centred(const float* values, int dim, typename S::F mean) const {
+    const int count = head_dim_ - dim;
+    return S::Sub(LoadUpTo16<S>(values + dim, count), count >= 16 ? mean : PartOf<S>(mean, count));
   }
 
   HeadKind KindOf(int head) const {

@@ -60,5 +60,9 @@ void PrefillAttention(const MatrixAttentionParams& params, cudaStream_t stream);
 // Tiles of a sequence with `context` keys.
 inline constexpr int kTileKeys = 64;
 constexpr int TilesFor(int context) { return (context + kTileKeys - 1) / kTileKeys; }
+// Of decode attention's workspace per tile.
+constexpr size_t TileBytes(int heads, int head_dim) {
+  return static_cast<size_t>(heads) * static_cast<size_t>(head_dim + 2) * sizeof(float);
+}
 
 }  // namespace vitrine::cuda

@@ -45,19 +45,20 @@ const CudaRows& AsRows(const RowBuffer* rows) { return static_cast<const CudaRow
 const CudaKv& AsKv(const KvStorage* kv) { return static_cast<const CudaKv&>(*kv); }
 
 template <class T>
-const T* OrNull(DeviceSpan<const T> span) {
+T* OrNull(DeviceSpan<T> span) {
   return span.empty() ? nullptr : span.data();
 }
 
-// How many groups of heads a norm with these weights normalises, each by itself.
-int NormGroups(DeviceSpan<const float> norm, int heads, int head_dim) {
-  if (norm.empty()) return 0;
-  return norm.size() == static_cast<size_t>(head_dim) ? heads : 1;
-}
-
-// Of decode attention's workspace per tile of keys.
-size_t TileBytes(int heads, int head_dim) {
-  return static_cast<size_t>(heads) * static_cast<size_t>(head_dim + 2) * sizeof(float);
+HeadNorm HeadNormOf(HeadNormKind kind, DeviceSpan<const float> weight, DeviceSpan<const float> bias,
+                    int heads, int head_dim) {
+  if (weight.empty()) return {};
+  const bool spans_row =
+      kind == HeadNormKind::kRms && weight.size() > static_cast<size_t>(head_dim);
+  return {.weight = weight.data(),
+          .bias = OrNull(bias),
+          .size = static_cast<int>(weight.size()),
+          .groups = spans_row ? 1 : heads,
+          .is_centred = kind == HeadNormKind::kLayer};
 }
 
 class CudaBackend final : public Backend {
@@ -256,6 +257,7 @@ void CudaBackend::DoLayerNorm(const LayerNormArgs& args) {
                    .weight = args.weight.data(),
                    .bias = OrNull(args.bias),
                    .output = AsRows(args.output).rows(),
+                   .normalized = OrNull(args.normalized),
                    .rows = args.rows,
                    .columns = args.output->columns(),
                    .epsilon = args.epsilon},
@@ -335,10 +337,10 @@ void CudaBackend::RopeAs(const float* qkv, const RopeKvTarget& target) {
   params.rotary_dim = target.rotary_dim;
   params.interleaved = target.pairing == RopePairing::kInterleaved;
   const KvStorageSpec& spec = target.kv->spec();
-  params.q_norm = OrNull(target.q_norm);
-  params.k_norm = OrNull(target.k_norm);
-  params.q_norm_groups = NormGroups(target.q_norm, target.num_heads, spec.head_dim);
-  params.k_norm_groups = NormGroups(target.k_norm, spec.num_kv_heads, spec.head_dim);
+  params.q_norm = HeadNormOf(target.norm_kind, target.q_norm, target.q_norm_bias, target.num_heads,
+                             spec.head_dim);
+  params.k_norm = HeadNormOf(target.norm_kind, target.k_norm, target.k_norm_bias, spec.num_kv_heads,
+                             spec.head_dim);
   params.norm_epsilon = target.norm_epsilon;
   params.clip = target.clip;
   cuda::RopeWriteKv(params, stream_);
@@ -378,7 +380,7 @@ AttentionParams<Kv> CudaBackend::AttentionParamsOf(const PagedAttentionArgs& arg
   params.sinks = OrNull(args.sinks);
   params.alibi_slopes = OrNull(args.alibi_slopes);
   params.output = AsRows(args.output).rows();
-  params.log_sum_exp = args.log_sum_exp.empty() ? nullptr : args.log_sum_exp.data();
+  params.log_sum_exp = OrNull(args.log_sum_exp);
   return params;
 }
 

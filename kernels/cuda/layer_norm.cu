@@ -25,7 +25,11 @@ __global__ void __launch_bounds__(kThreads) LayerNormKernel(LayerNormParams p) {
   const float scale = 1.0f / sqrtf(squares / count + p.epsilon);
   for (int c = static_cast<int>(threadIdx.x); c < p.columns; c += kThreads) {
     const float y = (input[c] - mean) * scale * p.weight[c];
-    p.output.Store(static_cast<int>(blockIdx.x), c, p.bias == nullptr ? y : y + p.bias[c]);
+    const float shifted = p.bias == nullptr ? y : y + p.bias[c];
+    p.output.Store(static_cast<int>(blockIdx.x), c, shifted);
+    if (p.normalized != nullptr) {
+      p.normalized[static_cast<size_t>(blockIdx.x) * p.columns + c] = shifted;
+    }
   }
 }
 

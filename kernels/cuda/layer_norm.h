@@ -12,6 +12,7 @@ struct LayerNormParams {
   const float* weight = nullptr;  // [columns]
   const float* bias = nullptr;    // [columns], or null
   DeviceRows output;              // [rows, columns]
+  float* normalized = nullptr;    // [rows, columns], or null; may be `input`
   int rows = 0;
   int columns = 0;
   float epsilon = 0.0f;

@@ -20,12 +20,16 @@ __device__ inline float Clipped(float x, float clip) {
 // One head of a row before the rotation.
 struct Head {
   const float* values;
-  const float* norm;  // Null: as it is.
+  const float* weight;  // Of its norm; null: it has none.
+  const float* bias;    // Of its norm, or null.
+  float mean;
   float scale;
   float clip;
 
   __device__ float At(int d) const {
-    return norm == nullptr ? Clipped(values[d], clip) : values[d] * scale * norm[d];
+    if (weight == nullptr) return Clipped(values[d], clip);
+    const float y = (values[d] - mean) * scale * weight[d];
+    return bias == nullptr ? y : y + bias[d];
   }
 };
 
@@ -43,34 +47,49 @@ __device__ float Rotated(const RopeWriteKvParams<T>& p, const Head& head, int d,
   return is_first ? kept - turned : kept + turned;
 }
 
-// 1 / rms of each group of `span` values, one warp per group.
-__device__ inline void NormScales(const float* values, int groups, int span, float epsilon,
-                                  float* scales) {
+// By what a group of values is shifted and scaled.
+struct Moments {
+  float mean;
+  float scale;
+};
+
+// The moments of each group of `span` values, one warp per group.
+__device__ inline void FindMoments(const HeadNorm& norm, const float* values, int span,
+                                   float epsilon, Moments* moments) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  for (int g = warp; g < groups; g += kThreads / 32) {
+  const float count = static_cast<float>(span);
+  for (int g = warp; g < norm.groups; g += kThreads / 32) {
+    float mean = 0;
+    if (norm.is_centred) {
+      for (int i = lane; i < span; i += 32) mean += values[g * span + i];
+      mean = gpu::WarpSum(mean) / count;
+    }
     float squares = 0;
     for (int i = lane; i < span; i += 32) {
-      const float x = values[g * span + i];
+      const float x = values[g * span + i] - mean;
       squares = __fmaf_rn(x, x, squares);
     }
     squares = gpu::WarpSum(squares);
-    if (lane == 0) scales[g] = 1.0f / sqrtf(squares / static_cast<float>(span) + epsilon);
+    if (lane == 0) moments[g] = {mean, 1.0f / sqrtf(squares / count + epsilon)};
   }
 }
 
-// Head `head` of the `heads` heads at `values`, normalised in `groups` groups.
-__device__ inline Head HeadOf(const float* values, int head, int heads, int dim, const float* norm,
-                              int groups, const float* scales, float clip) {
-  if (norm == nullptr) return {values + head * dim, nullptr, 1.0f, clip};
-  const int together = heads / groups;
-  return {values + head * dim, norm + head % together * dim, scales[head / together], clip};
+// Head `head` of the `heads` heads at `values`.
+__device__ inline Head HeadOf(const HeadNorm& norm, const Moments* moments, const float* values,
+                              int head, int heads, int dim, float clip) {
+  const float* own = values + head * dim;
+  if (norm.weight == nullptr) return {own, nullptr, nullptr, 0.0f, 1.0f, clip};
+  const int begin = head * dim % norm.size;
+  const Moments& group = moments[head / (heads / norm.groups)];
+  const float* bias = norm.bias == nullptr ? nullptr : norm.bias + begin;
+  return {own, norm.weight + begin, bias, group.mean, group.scale, clip};
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<T> p) {
   GPU_DYNAMIC_SHARED(raw);
-  auto* q_scales = reinterpret_cast<float*>(raw);
-  float* k_scales = q_scales + p.q_norm_groups;
+  auto* q_moments = reinterpret_cast<Moments*>(raw);
+  Moments* k_moments = q_moments + p.q_norm.groups;
   const int row = static_cast<int>(blockIdx.x);
   const RowPlace place = PlaceOf(p.batch, row);
   const int dim = p.kv.head_dim, half = p.rotary_dim / 2, kv_heads = p.kv.kv_heads;
@@ -80,11 +99,11 @@ __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<
   const float* q = p.qkv + static_cast<size_t>(row) * all_heads * dim;
   const float* k = q + p.heads * dim;
   const float* v = k + kv_heads * dim;
-  if (p.q_norm != nullptr) {
-    NormScales(q, p.q_norm_groups, p.heads / p.q_norm_groups * dim, p.norm_epsilon, q_scales);
+  if (p.q_norm.weight != nullptr) {
+    FindMoments(p.q_norm, q, p.heads / p.q_norm.groups * dim, p.norm_epsilon, q_moments);
   }
-  if (p.k_norm != nullptr) {
-    NormScales(k, p.k_norm_groups, kv_heads / p.k_norm_groups * dim, p.norm_epsilon, k_scales);
+  if (p.k_norm.weight != nullptr) {
+    FindMoments(p.k_norm, k, kv_heads / p.k_norm.groups * dim, p.norm_epsilon, k_moments);
   }
   __syncthreads();
 
@@ -93,12 +112,11 @@ __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<
   T* slot = p.kv.data + p.kv.KeyOffset(block, 0) + place.position % kKvBlockTokens * dim;
   float* q_out = p.q + static_cast<size_t>(row) * p.heads * dim;
   for (int i = static_cast<int>(threadIdx.x); i < p.heads * dim; i += kThreads) {
-    const Head head = HeadOf(q, i / dim, p.heads, dim, p.q_norm, p.q_norm_groups, q_scales, p.clip);
+    const Head head = HeadOf(p.q_norm, q_moments, q, i / dim, p.heads, dim, p.clip);
     q_out[i] = Rotated(p, head, i % dim, cosines, sines);
   }
   for (int i = static_cast<int>(threadIdx.x); i < kv_heads * dim; i += kThreads) {
-    const Head head =
-        HeadOf(k, i / dim, kv_heads, dim, p.k_norm, p.k_norm_groups, k_scales, p.clip);
+    const Head head = HeadOf(p.k_norm, k_moments, k, i / dim, kv_heads, dim, p.clip);
     T* target = slot + i / dim * kKvBlockTokens * dim + i % dim;
     target[0] = FromFloat<T>(Rotated(p, head, i % dim, cosines, sines));
     target[p.kv.ValueOffset()] = FromFloat<T>(Clipped(v[i], p.clip));
@@ -110,11 +128,11 @@ __global__ void __launch_bounds__(kThreads) RopeWriteKvKernel(RopeWriteKvParams<
 template <class T>
 void RopeWriteKv(const RopeWriteKvParams<T>& params, cudaStream_t stream) {
   if (params.batch.rows == 0) return;
-  const auto scales = static_cast<size_t>(params.q_norm_groups + params.k_norm_groups);
+  const auto groups = static_cast<size_t>(params.q_norm.groups + params.k_norm.groups);
   CheckCuda(gpu::Launch(&RopeWriteKvKernel<T>,
                         {.grid = dim3(static_cast<unsigned>(params.batch.rows)),
                          .block = dim3(kThreads),
-                         .shared_bytes = scales * sizeof(float),
+                         .shared_bytes = groups * sizeof(Moments),
                          .stream = stream},
                         params));
 }

@@ -6,6 +6,15 @@
 
 namespace vitrine::cuda {
 
+// A norm of the heads of q or of k before the rotation; none where `weight` is null.
+struct HeadNorm {
+  const float* weight = nullptr;  // [size], again and again over the heads
+  const float* bias = nullptr;    // [size], or null
+  int size = 0;                   // head_dim, or heads * head_dim
+  int groups = 0;                 // 1 or heads: what is normalised together
+  bool is_centred = false;        // A layer norm, else an RMS norm.
+};
+
 // RopeWriteKv of kernels/rope_write_kv.h. T, the type of the cache: float or __nv_bfloat16.
 template <class T>
 struct RopeWriteKvParams {
@@ -17,10 +26,8 @@ struct RopeWriteKvParams {
   float* q = nullptr;  // [rows, heads, head_dim]
   int heads = 0;
   int rotary_dim = 0;
-  const float* q_norm = nullptr;  // [heads / q_norm_groups * head_dim], or null
-  const float* k_norm = nullptr;
-  int q_norm_groups = 0;  // 1 or heads: what is normalised together
-  int k_norm_groups = 0;  // 1 or kv_heads
+  HeadNorm q_norm;
+  HeadNorm k_norm;
   float norm_epsilon = 0.0f;
   float clip = 0.0f;         // Of q, k and v; 0: none.
   bool interleaved = false;  // Pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2).

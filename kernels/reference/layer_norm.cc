@@ -1,5 +1,6 @@
 #include "kernels/reference/layer_norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/reference/reference_storage.h"
@@ -21,6 +22,8 @@ void LayerNorm(const LayerNormArgs& args) {
       const double bias = args.bias.empty() ? 0.0 : args.bias.data()[c];
       output[c] = static_cast<float>((input[c] - mean) * scale * args.weight.data()[c] + bias);
     }
+    if (args.normalized.empty()) continue;
+    std::copy_n(output, columns, args.normalized.data() + int64_t{r} * columns);
   }
 }
 

@@ -27,18 +27,51 @@ void RotateHead(const RopeKvTarget& target, int position, const float* input, fl
   for (int d = target.rotary_dim; d < head_dim; ++d) output[d] = input[d];
 }
 
-// Normalises `heads` heads, each by itself or all together, as the weight's length says.
-void NormalizeHeads(DeviceSpan<const float> weight, float epsilon, int heads, int head_dim,
-                    float* values) {
-  if (weight.empty()) return;
-  const int length = static_cast<int>(weight.size());
+// The norm of q or of k.
+struct HeadNorm {
+  HeadNormKind kind;
+  DeviceSpan<const float> weight;
+  DeviceSpan<const float> bias;
+  float epsilon;
+};
+
+// Each head around its mean; one weight for all heads, or one for each.
+void LayerNormHeads(const HeadNorm& norm, int heads, int head_dim, float* values) {
+  const int length = static_cast<int>(norm.weight.size());
+  for (int begin = 0; begin < heads * head_dim; begin += head_dim) {
+    double mean = 0;
+    for (int i = 0; i < head_dim; ++i) mean += double{values[begin + i]} / head_dim;
+    double variance = 0;
+    for (int i = 0; i < head_dim; ++i) variance += std::pow(values[begin + i] - mean, 2) / head_dim;
+    const double scale = 1 / std::sqrt(variance + norm.epsilon);
+    for (int i = 0; i < head_dim; ++i) {
+      const int entry = (begin + i) % length;
+      const double bias = norm.bias.empty() ? 0.0 : norm.bias.data()[entry];
+      const double y = (values[begin + i] - mean) * scale * norm.weight.data()[entry] + bias;
+      values[begin + i] = static_cast<float>(y);
+    }
+  }
+}
+
+// Each head by itself or all together, as the weight's length says.
+void RmsNormHeads(const HeadNorm& norm, int heads, int head_dim, float* values) {
+  const int length = static_cast<int>(norm.weight.size());
   for (int begin = 0; begin < heads * head_dim; begin += length) {
     double squares = 0;
     for (int i = 0; i < length; ++i) squares += double{values[begin + i]} * values[begin + i];
-    const double scale = 1 / std::sqrt(squares / length + epsilon);
+    const double scale = 1 / std::sqrt(squares / length + norm.epsilon);
     for (int i = 0; i < length; ++i) {
-      values[begin + i] = static_cast<float>(values[begin + i] * scale * weight.data()[i]);
+      values[begin + i] = static_cast<float>(values[begin + i] * scale * norm.weight.data()[i]);
     }
+  }
+}
+
+void NormalizeHeads(const HeadNorm& norm, int heads, int head_dim, float* values) {
+  if (norm.weight.empty()) return;
+  if (norm.kind == HeadNormKind::kRms) {
+    RmsNormHeads(norm, heads, head_dim, values);
+  } else {
+    LayerNormHeads(norm, heads, head_dim, values);
   }
 }
 
@@ -46,9 +79,10 @@ void WriteRow(const RopeKvTarget& target, int sequence, int row, int position, f
   const KvCache& kv = AsKvCache(target.kv);
   const int head_dim = kv.spec().head_dim;
   const int kv_heads = kv.spec().num_kv_heads;
-  NormalizeHeads(target.q_norm, target.norm_epsilon, target.num_heads, head_dim, qkv);
-  NormalizeHeads(target.k_norm, target.norm_epsilon, kv_heads, head_dim,
-                 qkv + target.num_heads * head_dim);
+  NormalizeHeads({target.norm_kind, target.q_norm, target.q_norm_bias, target.norm_epsilon},
+                 target.num_heads, head_dim, qkv);
+  NormalizeHeads({target.norm_kind, target.k_norm, target.k_norm_bias, target.norm_epsilon},
+                 kv_heads, head_dim, qkv + target.num_heads * head_dim);
   float* q = target.q.data() + int64_t{row} * target.num_heads * head_dim;
   for (int h = 0; h < target.num_heads; ++h) {
     RotateHead(target, position, qkv + h * head_dim, q + h * head_dim);

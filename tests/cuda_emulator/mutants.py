@@ -58,6 +58,8 @@ MUTANTS = [
            "return is_first ? kept + turned : kept - turned;", "*Rope*cuda*"),
     Mutant("rope-first-block-only", "rope_write_kv.cu", "place.position / kKvBlockTokens];", "0];",
            "*Rope*cuda*"),
+    Mutant("rope-layer-norm-without-mean", "rope_write_kv.cu",
+           "values[g * span + i] - mean;", "values[g * span + i];", "*Rope*cuda*"),
     Mutant("rope-without-barrier-after-norms", "rope_write_kv.cu",
            "  __syncthreads();\n\n  const int block", "\n  const int block", "*Rope*cuda*"),
     Mutant("decode-merges-one-tile-less", "attention_decode.cu",

@@ -98,6 +98,31 @@ TEST_P(LayerNormTest, MatchesTheGoldenRows) {
   }
 }
 
+// The residual stream itself, as OPT 350M and Bloom's variant have it.
+TEST_P(LayerNormTest, NormalisesInPlace) {
+  for (const int64_t columns : {8, 33, 576}) {
+    for (const int rows : {1, 5, 40}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+      Harness harness(GetParam(), 2);
+      Random random(static_cast<uint32_t>(columns));
+      const Problem problem = {.input = random.Normal(rows * columns, 3.0f),
+                               .weight = random.Normal(columns),
+                               .bias = random.Normal(columns)};
+      RowBuffer* output = harness.NewRows(rows, {harness.Identity(columns)});
+      const DeviceSpan<float> stream = harness.Upload(problem.input);
+      harness->LayerNorm({.input = stream,
+                          .weight = harness.Upload(problem.weight),
+                          .bias = harness.Upload(problem.bias),
+                          .epsilon = problem.epsilon,
+                          .rows = rows,
+                          .output = output,
+                          .normalized = stream});
+      ExpectClose(harness.Download(stream), Oracle(problem));
+      ExpectClose(harness.Read(output, rows), Oracle(problem));
+    }
+  }
+}
+
 TEST_P(LayerNormTest, ARowDoesNotDependOnItsNeighbours) {
   constexpr int64_t kColumns = 200;
   Random random(9);

@@ -104,7 +104,39 @@ struct HeadNorms {
   std::vector<float> k{};
   float epsilon = 1e-5f;
   float clip = 0.0f;
+  HeadNormKind kind = HeadNormKind::kRms;
+  std::vector<float> q_bias{};
+  std::vector<float> k_bias{};
 };
+
+// Heads of one row, each around its mean. The mean is off by the roundings of the input's own
+// magnitude, which the division by a small deviation magnifies.
+std::vector<Bounded> Centred(std::span<const float> heads, size_t head_dim,
+                             const std::vector<float>& weight, const std::vector<float>& bias,
+                             float epsilon) {
+  const auto count = static_cast<double>(head_dim);
+  std::vector<Bounded> result;
+  for (size_t begin = 0; begin < heads.size(); begin += head_dim) {
+    double mean = 0;
+    double magnitude = 0;
+    double variance = 0;
+    for (const float x : heads.subspan(begin, head_dim)) mean += x / count;
+    for (const float x : heads.subspan(begin, head_dim)) {
+      variance += (x - mean) * (x - mean) / count;
+      magnitude += std::fabs(x) / count;
+    }
+    const double scale = 1 / std::sqrt(variance + double{epsilon});
+    const double shift = (count + 2) * kF32Rounding * magnitude * scale;
+    for (size_t i = begin; i < begin + head_dim; ++i) {
+      const double w = weight[i % weight.size()];
+      const double b = bias.empty() ? 0.0 : double{bias[i % bias.size()]};
+      const double y = (heads[i] - mean) * scale * w;
+      const double error = (std::fabs(y) * (count / 2 + 8) + std::fabs(y + b)) * kF32Rounding;
+      result.push_back({y + b, error + 2 * shift * std::fabs(w)});
+    }
+  }
+  return result;
+}
 
 // Heads of one row, normalised in pieces as long as the weight.
 std::vector<Bounded> Normalized(std::span<const float> heads, const std::vector<float>& weight,
@@ -142,6 +174,9 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
   RopeKvTarget target = TargetOf(harness, tables, rotation, step, shape, kv);
   if (!norms.q.empty()) target.q_norm = harness.Upload(norms.q);
   if (!norms.k.empty()) target.k_norm = harness.Upload(norms.k);
+  if (!norms.q_bias.empty()) target.q_norm_bias = harness.Upload(norms.q_bias);
+  if (!norms.k_bias.empty()) target.k_norm_bias = harness.Upload(norms.k_bias);
+  target.norm_kind = norms.kind;
   target.norm_epsilon = norms.epsilon;
   target.clip = norms.clip;
   harness->RopeWriteKv({.qkv = harness.Upload(qkv), .target = target});
@@ -159,6 +194,11 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
     rest = rest.subspan(static_cast<size_t>(columns));
     return heads;
   };
+  const auto normalize = [&](int64_t columns, const std::vector<float>& weight,
+                             const std::vector<float>& bias) {
+    if (norms.kind == HeadNormKind::kRms) return Normalized(take(columns), weight, norms.epsilon);
+    return Centred(take(columns), static_cast<size_t>(shape.head_dim), weight, bias, norms.epsilon);
+  };
   const auto rotate = [&](std::span<const Bounded> heads, int position,
                           std::vector<Bounded>& target_values) {
     for (size_t begin = 0; begin < heads.size(); begin += static_cast<size_t>(shape.head_dim)) {
@@ -170,8 +210,8 @@ void ExpectRotation(const BackendCase& backend_case, const HeadShape& shape, Rot
   for (const StepPart& part : parts) {
     for (int i = 0; i < part.rows; ++i) {
       const int position = part.first_position + i;
-      rotate(Normalized(take(shape.q_columns()), norms.q, norms.epsilon), position, q);
-      rotate(Normalized(take(shape.kv_columns()), norms.k, norms.epsilon), position, keys);
+      rotate(normalize(shape.q_columns(), norms.q, norms.q_bias), position, q);
+      rotate(normalize(shape.kv_columns(), norms.k, norms.k_bias), position, keys);
       for (const float value : take(shape.kv_columns())) values.push_back({value, 0});
     }
   }
@@ -215,6 +255,26 @@ TEST_P(RopeWriteKvTest, NormalisesHeadsBeforeTheRotation) {
                    {.q = random.Normal(64), .k = random.Normal(64)});
     ExpectRotation(GetParam(), {2, 1, 64}, {64, pairing}, DType::kF32,
                    {.q = random.Normal(64), .k = random.Normal(64), .epsilon = 0.1f});
+  }
+}
+
+TEST_P(RopeWriteKvTest, NormalisesHeadsAroundTheirMeans) {
+  Random random(44);
+  for (const RopePairing pairing : {RopePairing::kInterleaved, RopePairing::kHalfSplit}) {
+    for (const int head_dim : {8, 24, 64}) {
+      HeadNorms norms = {
+          .q = random.Normal(head_dim), .k = random.Normal(head_dim), .kind = HeadNormKind::kLayer};
+      ExpectRotation(GetParam(), {4, 2, head_dim}, {8, pairing}, DType::kF32, norms);
+      norms.q_bias = random.Normal(head_dim);
+      norms.k_bias = random.Normal(head_dim);
+      norms.epsilon = 0.1f;
+      ExpectRotation(GetParam(), {4, 2, head_dim}, {head_dim, pairing}, DType::kBF16, norms);
+      norms.q = random.Normal(4 * head_dim);
+      norms.k = random.Normal(2 * head_dim);
+      norms.q_bias = random.Normal(4 * head_dim);
+      norms.k_bias.clear();
+      ExpectRotation(GetParam(), {4, 2, head_dim}, {head_dim, pairing}, DType::kF32, norms);
+    }
   }
 }
 
@@ -348,7 +408,7 @@ struct QkvResult {
 };
 
 enum class Route { kFused, kSeparate };
-enum class Norms { kNone, kPerHead, kClip };
+enum class Norms { kNone, kPerHead, kLayer, kClip };
 
 QkvResult ComputeQkv(const BackendCase& backend_case, Route route, DType dtype, DType kv_dtype,
                      int threads, const std::vector<StepPart>& parts, Norms norms = Norms::kNone) {
@@ -375,6 +435,13 @@ QkvResult ComputeQkv(const BackendCase& backend_case, Route route, DType dtype, 
   if (norms == Norms::kPerHead) {
     target.q_norm = harness.Upload(random.Normal(16));
     target.k_norm = harness.Upload(random.Normal(16));
+    target.norm_epsilon = 1e-5f;
+  }
+  if (norms == Norms::kLayer) {
+    target.norm_kind = HeadNormKind::kLayer;
+    target.q_norm = harness.Upload(random.Normal(shape.q_columns()));
+    target.k_norm = harness.Upload(random.Normal(shape.kv_columns()));
+    target.q_norm_bias = harness.Upload(random.Normal(shape.q_columns()));
     target.norm_epsilon = 1e-5f;
   }
   if (norms == Norms::kClip) target.clip = 0.75f;
@@ -412,7 +479,7 @@ TEST_P(RopeWriteKvTest, FusingWithTheMatMulChangesNoBit) {
   for (const DType dtype : kRequiredTypes) {
     for (const DType kv_dtype : CacheTypes(GetParam())) {
       SCOPED_TRACE(TraitsOf(dtype).name);
-      for (const Norms norms : {Norms::kNone, Norms::kPerHead, Norms::kClip}) {
+      for (const Norms norms : {Norms::kNone, Norms::kPerHead, Norms::kLayer, Norms::kClip}) {
         ExpectSame(
             ComputeQkv(GetParam(), Route::kFused, dtype, kv_dtype, 2, TwoSequences(), norms),
             ComputeQkv(GetParam(), Route::kSeparate, dtype, kv_dtype, 2, TwoSequences(), norms));
@@ -438,12 +505,15 @@ TEST(RopeWriteKvInstructionSetTest, AllComputeTheSameBits) {
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
     const std::vector<BackendCase> cases = CpuCases(numerics);
     for (const DType dtype : {DType::kF32, DType::kQ4_1}) {
-      const QkvResult expected =
-          ComputeQkv(cases.at(0), Route::kFused, dtype, DType::kBF16, 2, TwoSequences());
-      for (const BackendCase& other : cases) {
-        SCOPED_TRACE(other.Name());
-        ExpectSame(ComputeQkv(other, Route::kFused, dtype, DType::kBF16, 2, TwoSequences()),
-                   expected);
+      for (const Norms norms : {Norms::kNone, Norms::kLayer}) {
+        const QkvResult expected =
+            ComputeQkv(cases.at(0), Route::kFused, dtype, DType::kBF16, 2, TwoSequences(), norms);
+        for (const BackendCase& other : cases) {
+          SCOPED_TRACE(other.Name());
+          ExpectSame(
+              ComputeQkv(other, Route::kFused, dtype, DType::kBF16, 2, TwoSequences(), norms),
+              expected);
+        }
       }
     }
   }
