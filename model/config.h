@@ -25,12 +25,15 @@ enum class NormPlacement {
   kInput,           // x + block(norm(x)): llama, GPT-2
   kOutput,          // x + norm(block(x)): OLMo 2
   kInputAndOutput,  // x + norm(block(norm(x))): Gemma 2
+  kStream,          // y + block(y) where y = norm(x), a layer norm: OPT 350M
 };
 
 enum class QkNorm {
   kNone,
-  kPerHead,   // Every head by itself: Qwen 3, Gemma 3
-  kAllHeads,  // All heads of a row together: OLMo 2
+  kPerHead,   // RMS norm of every head by itself: Qwen 3, Gemma 3
+  kAllHeads,  // RMS norm of all heads of a row together: OLMo 2
+  kLayer,     // Layer norm of every head by itself: Phi
+  kOwnLayer,  // Layer norm of every head by itself, with weights of its own: StableLM
 };
 
 // Where the order of tokens comes from. Rotation is on where rotary_dim > 0.
@@ -53,6 +56,7 @@ struct ModelConfig {
   std::string name;          // The model's own name; the file's stem where it has none.
   int num_layers = 0;
   int d_model = 0;         // Width of the residual stream.
+  int d_embedding = 0;     // Of the embedding and the head where they are projected; else 0.
   int num_heads = 0;       // Query heads.
   int num_kv_heads = 0;    // Divides num_heads.
   int head_dim = 0;        // Of q and k and v.
@@ -93,6 +97,7 @@ struct ModelConfig {
   float logit_softcap = 0.0f;       // 0: none
   std::vector<LayerConfig> layers;  // [num_layers]; empty: all as LayerConfig's defaults
 
+  int embedding_width() const { return d_embedding == 0 ? d_model : d_embedding; }
   LayerConfig layer(int index) const {
     return layers.empty() ? LayerConfig{} : layers[static_cast<size_t>(index)];
   }

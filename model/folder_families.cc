@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "model/folder_config.h"
+#include "model/folder_quantization.h"
 #include "model/gpt_folder_families.h"
 #include "model/json.h"
 #include "model/json_config.h"
@@ -103,38 +104,6 @@ constexpr std::string_view kFeatures[] = {
     "use_qkv_bias",
     "use_sliding_window",
 };
-
-// Of the ways in which folders are quantised only 8-bit floats are known, whose activations are
-// rounded anew for every row elsewhere: here they stay what they are.
-absl::StatusOr<std::optional<Fp8Blocks>> ReadQuantization(JsonConfigReader& reader) {
-  VITRINE_ASSIGN_OR_RETURN(const std::optional<JsonConfigReader> quantization,
-                           reader.Object("quantization_config"));
-  if (!quantization) return std::optional<Fp8Blocks>();
-  constexpr std::pair<std::string_view, std::string_view> kExpected[] = {
-      {"quant_method", "fp8"},
-      {"activation_scheme", "dynamic"},
-      {"fmt", "e4m3"},
-      {"scale_fmt", "float"},
-      {"expert_dtype", "fp8"}};
-  for (const auto& [key, expected] : kExpected) {
-    VITRINE_ASSIGN_OR_RETURN(const std::string value,
-                             quantization->String(key, std::string(expected)));
-    if (value != expected) {
-      return quantization->Unsupported(key, absl::StrCat("is ", Quote(value), ": not supported"));
-    }
-  }
-  if (!quantization->Has("quant_method")) return quantization->Error("quant_method", "is missing");
-  if (quantization->IsNull("weight_block_size")) return std::optional<Fp8Blocks>(Fp8Blocks{});
-  if (!quantization->Has("weight_block_size")) {
-    return std::optional<Fp8Blocks>({.rows = 128, .columns = 128});
-  }
-  VITRINE_ASSIGN_OR_RETURN(const std::vector<int> sizes,
-                           quantization->Ids("weight_block_size", kMaxWidth));
-  if (sizes.size() != 2 || sizes[0] == 0 || sizes[1] == 0) {
-    return quantization->Error("weight_block_size", "is no pair of sizes above 0");
-  }
-  return std::optional<Fp8Blocks>({.rows = sizes[0], .columns = sizes[1]});
-}
 
 absl::StatusOr<FolderFamily> ReadFamily(JsonConfigReader& reader) {
   VITRINE_ASSIGN_OR_RETURN(const std::string model_type, reader.String("model_type"));

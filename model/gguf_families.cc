@@ -272,6 +272,10 @@ absl::Status ReadPhi2(GgufConfigReader&, GgufDescription& model) {
 // A layer without a norm of its own for the feed-forward block is a parallel one.
 absl::Status ReadStableLm(GgufConfigReader& reader, GgufDescription& model) {
   reader.Ignore("use_parallel_residual");
+  if (HasInFirstLayer(reader, "attn_q_norm.weight")) {
+    model.config.qk_norm = QkNorm::kOwnLayer;
+    NameQkNorms(model.names);
+  }
   if (HasInFirstLayer(reader, "ffn_norm.weight")) return absl::OkStatus();
   model.config.is_parallel = true;
   model.names.mlp_norm = {};

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "model/quote.h"
@@ -355,7 +356,37 @@ absl::StatusOr<FolderFamily> ReadBloom(JsonConfigReader& reader) {
   names.attention_out_bias = "self_attention.dense.bias";
   names.up_bias = "mlp.dense_h_to_4h.bias";
   names.down_bias = "mlp.dense_4h_to_h.bias";
+  VITRINE_ASSIGN_OR_RETURN(const bool adds_to_norm,
+                           reader.Bool("apply_residual_connection_post_layernorm", false));
+  if (adds_to_norm) family.config.norm_placement = NormPlacement::kStream;
   return family;
+}
+
+// Where norms and projections of OPT stand. Norms without weights have no tensors that could tell
+// which of them there are, so they are known in their usual places only.
+absl::Status ReadOptNorms(JsonConfigReader& reader, FolderFamily& family) {
+  ModelConfig& config = family.config;
+  TensorNames& names = family.names;
+  config.norm_epsilon = 1e-5f;  // Its norms know no other.
+  VITRINE_ASSIGN_OR_RETURN(const bool is_before, reader.Bool("do_layer_norm_before", true));
+  VITRINE_ASSIGN_OR_RETURN(const bool is_removed, reader.Bool("_remove_final_layer_norm", false));
+  if (!is_before || is_removed) names.final_norm = names.final_norm_bias = {};
+  if (!is_before) {
+    config.norm_placement = NormPlacement::kStream;
+    names.holds_next_attention_norm = true;
+    std::swap(names.attention_norm, names.mlp_norm);
+    std::swap(names.attention_norm_bias, names.mlp_norm_bias);
+  }
+  VITRINE_ASSIGN_OR_RETURN(config.norm_has_weight,
+                           reader.Bool("layer_norm_elementwise_affine", true));
+  if (config.norm_has_weight) return absl::OkStatus();
+  if (!is_before || is_removed) {
+    return reader.Unsupported("layer_norm_elementwise_affine",
+                              "is false beside norms in other places than in front of blocks");
+  }
+  names.attention_norm = names.attention_norm_bias = names.mlp_norm = names.mlp_norm_bias =
+      names.final_norm = names.final_norm_bias = {};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FolderFamily> ReadOpt(JsonConfigReader& reader) {
@@ -364,29 +395,22 @@ absl::StatusOr<FolderFamily> ReadOpt(JsonConfigReader& reader) {
   defaults.activation = "relu";
   VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadGptLike(reader, defaults, kOptNames));
   ModelConfig& config = family.config;
-  config.norm_epsilon = 1e-5f;  // Its norms know no other.
-  config.position_bias = PositionBias::kLearned;
-  VITRINE_RETURN_IF_ERROR(ExpectBool(reader, "do_layer_norm_before", true));
-  VITRINE_RETURN_IF_ERROR(ExpectBool(reader, "_remove_final_layer_norm", false));
-  VITRINE_ASSIGN_OR_RETURN(const int projection,
-                           reader.Int("word_embed_proj_dim", 1, kMaxWidth, config.d_model));
-  if (projection != config.d_model) {
-    return reader.Unsupported("word_embed_proj_dim",
-                              absl::StrCat("is ", projection, ", not ", config.d_model));
-  }
   TensorNames& names = family.names;
+  config.position_bias = PositionBias::kLearned;
+  VITRINE_RETURN_IF_ERROR(ReadOptNorms(reader, family));
+  VITRINE_ASSIGN_OR_RETURN(const int width,
+                           reader.Int("word_embed_proj_dim", 1, kMaxWidth, config.d_model));
+  if (width != config.d_model) {
+    config.d_embedding = width;
+    names.embedding_projection = "decoder.project_in.weight";
+    names.output_projection = "decoder.project_out.weight";
+  }
   VITRINE_ASSIGN_OR_RETURN(const bool has_bias, reader.Bool("enable_bias", true));
   if (has_bias) {
     NameQkvBiases(names);
     names.attention_out_bias = "self_attn.out_proj.bias";
     names.up_bias = "fc1.bias";
     names.down_bias = "fc2.bias";
-  }
-  VITRINE_ASSIGN_OR_RETURN(config.norm_has_weight,
-                           reader.Bool("layer_norm_elementwise_affine", true));
-  if (!config.norm_has_weight) {
-    names.attention_norm = names.attention_norm_bias = names.mlp_norm = names.mlp_norm_bias =
-        names.final_norm = names.final_norm_bias = {};
   }
   return family;
 }

@@ -191,6 +191,14 @@ absl::StatusOr<FolderFamily> ReadPhi(JsonConfigReader& reader) {
   names.final_norm = "final_layernorm.weight";
   names.final_norm_bias = "final_layernorm.bias";
   names.output_bias = "lm_head.bias";
+  VITRINE_ASSIGN_OR_RETURN(const bool has_qk_norm, reader.Bool("qk_layernorm", false));
+  if (has_qk_norm) {
+    family.config.qk_norm = QkNorm::kLayer;
+    names.q_norm = "self_attn.q_layernorm.weight";
+    names.k_norm = "self_attn.k_layernorm.weight";
+    names.q_norm_bias = "self_attn.q_layernorm.bias";
+    names.k_norm_bias = "self_attn.k_layernorm.bias";
+  }
   return family;
 }
 
@@ -290,6 +298,13 @@ absl::StatusOr<FolderFamily> ReadStableLm(JsonConfigReader& reader) {
   if (has_bias) NameQkvBiases(family.names);
   VITRINE_ASSIGN_OR_RETURN(family.config.is_parallel, reader.Bool("use_parallel_residual", false));
   if (family.config.is_parallel) family.names.mlp_norm = family.names.mlp_norm_bias = {};
+  VITRINE_ASSIGN_OR_RETURN(const bool has_qk_norm, reader.Bool("qk_layernorm", false));
+  if (has_qk_norm) {
+    family.config.qk_norm = QkNorm::kOwnLayer;
+    family.names.q_norm = "self_attn.q_layernorm.norms.";
+    family.names.k_norm = "self_attn.k_layernorm.norms.";
+    family.names.head_suffix = ".weight";
+  }
   return family;
 }
 

@@ -38,7 +38,17 @@ const TensorNames kGgufTensorNames = {
 
 namespace {
 
-constexpr std::string_view kFp8 = "F8_E4M3";
+constexpr std::string_view kE4M3 = "F8_E4M3";
+constexpr std::string_view kE5M2 = "F8_E5M2";
+constexpr std::string_view kE8M0 = "F8_E8M0";
+// What an element of "x.weight" is multiplied by lies in "x" and one of these; the first is
+// transformers'.
+constexpr std::string_view kScaleSuffixes[] = {"_scale_inv", "_scale"};
+constexpr std::string_view kActivationScales[] = {".input_scale", ".activation_scale"};
+
+bool IsFp8(const TensorView& tensor) {
+  return tensor.other_type == kE4M3 || tensor.other_type == kE5M2;
+}
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -62,7 +72,7 @@ class TensorTaker {
                           const TensorNames& names, WeightView& target) {
     const TensorView* tensor =
         name.empty() ? nullptr : checkpoint_.Find(absl::StrCat(prefix_, std::string(name)));
-    if (names.fp8_blocks && tensor != nullptr && tensor->other_type == kFp8) {
+    if (names.fp8_blocks && tensor != nullptr && IsFp8(*tensor)) {
       return TakeFp8Matrix(*tensor, {rows, columns}, *names.fp8_blocks, target);
     }
     if (!names.is_transposed) return Take(name, {rows, columns}, target);
@@ -103,10 +113,11 @@ class TensorTaker {
 
   absl::Status CheckAllTaken(const TensorNames& names) const {
     for (const TensorView& tensor : checkpoint_.tensors()) {
-      const bool is_ignored =
-          std::ranges::any_of(names.ignored_suffixes, [&](std::string_view suffix) {
-            return !suffix.empty() && tensor.name.ends_with(suffix);
-          });
+      const auto ends_so = [&](std::string_view suffix) {
+        return !suffix.empty() && tensor.name.ends_with(suffix);
+      };
+      const bool is_ignored = std::ranges::any_of(names.ignored_suffixes, ends_so) ||
+                              (names.fp8_blocks && std::ranges::any_of(kActivationScales, ends_so));
       if (!taken_.contains(tensor.name) && !is_ignored) {
         return Error(tensor.name, "is not used by the model: its feature is not supported");
       }
@@ -126,25 +137,20 @@ class TensorTaker {
                                            ShapeText(shape)));
   }
 
-  // The scales of "x.weight" are "x.weight_scale_inv": what an element is multiplied by.
   absl::Status TakeFp8Matrix(const TensorView& tensor, const std::vector<int64_t>& shape,
                              Fp8Blocks blocks, WeightView& target) {
     VITRINE_RETURN_IF_ERROR(CheckShape(tensor, shape));
     const int64_t rows = shape.front();
     const int64_t columns = shape.back();
-    const int64_t block_rows = blocks.rows == 0 ? rows : blocks.rows;
-    const int64_t block_columns = blocks.columns == 0 ? columns : blocks.columns;
-    const int64_t grid_rows = (rows - 1) / block_rows + 1;
-    const int64_t grid_columns = (columns - 1) / block_columns + 1;
-    const std::string name = tensor.name + "_scale_inv";
-    const TensorView* grid = checkpoint_.Find(name);
-    // One scale for all may be a number, or a list of one.
-    WeightView scales;
-    if (grid != nullptr && grid->shape.size() < 2 && grid_rows == 1 && grid_columns == 1) {
-      VITRINE_RETURN_IF_ERROR(TakeWhole(name, std::vector<int64_t>(grid->shape.size(), 1), scales));
-    } else {
-      VITRINE_RETURN_IF_ERROR(TakeWhole(name, {grid_rows, grid_columns}, scales));
-    }
+    const std::string scale_name = ScaleName(tensor.name);
+    const TensorView* grid = checkpoint_.Find(scale_name);
+    // A single number is the scale of all, whatever is said elsewhere.
+    if (grid != nullptr && grid->shape.size() < 2 && grid->elements() == 1) blocks = {};
+    Fp8Scales scales = {.is_e5m2 = tensor.other_type == kE5M2,
+                        .block_rows = blocks.rows == 0 ? rows : blocks.rows,
+                        .block_columns = blocks.columns == 0 ? columns : blocks.columns};
+    scales.columns = (columns - 1) / scales.block_columns + 1;
+    VITRINE_RETURN_IF_ERROR(TakeScales(scale_name, (rows - 1) / scales.block_rows + 1, scales));
     target = {.name = tensor.name,
               .dtype = DType::kF32,
               .data = tensor.data,
@@ -153,12 +159,39 @@ class TensorTaker {
               .columns = columns,
               .run_rows = rows,
               .run_stride = rows,
-              .scales = {.data = scales.data,
-                         .dtype = scales.dtype,
-                         .columns = grid_columns,
-                         .block_rows = block_rows,
-                         .block_columns = block_columns}};
+              .scales = scales};
     taken_.insert(tensor.name);
+    return absl::OkStatus();
+  }
+
+  std::string ScaleName(const std::string& matrix) const {
+    for (const std::string_view suffix : kScaleSuffixes) {
+      std::string name = absl::StrCat(matrix, std::string(suffix));
+      if (checkpoint_.Find(name) != nullptr) return name;
+    }
+    return absl::StrCat(matrix, std::string(kScaleSuffixes[0]));
+  }
+
+  // A grid of `rows` rows, whose columns are known.
+  absl::Status TakeScales(const std::string& name, int64_t rows, Fp8Scales& scales) {
+    const TensorView* grid = checkpoint_.Find(name);
+    std::vector<int64_t> shape = {rows, scales.columns};
+    if (grid != nullptr && scales.columns == 1) {
+      if (grid->shape.size() == 1) shape = {rows};
+      if (grid->shape.empty() && rows == 1) shape = {};
+    }
+    if (grid != nullptr && grid->other_type == kE8M0) {
+      VITRINE_RETURN_IF_ERROR(CheckShape(*grid, shape));
+      scales.are_powers = true;
+      scales.data = grid->data;
+      taken_.insert(name);
+      return absl::OkStatus();
+    }
+    WeightView view;
+    VITRINE_RETURN_IF_ERROR(TakeWhole(name, shape, view));
+    if (!IsFloat(view.dtype)) return Error(view.name, "holds scales, but not as plain floats");
+    scales.data = view.data;
+    scales.dtype = view.dtype;
     return absl::OkStatus();
   }
 
@@ -207,15 +240,14 @@ std::vector<VectorRole> LayerVectors(const ModelConfig& config, const TensorName
                                      LayerTensors& target) {
   const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
   const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
-  const bool is_norm_of_all = config.qk_norm == QkNorm::kAllHeads;
   return {
       {names.attention_norm, config.d_model, &target.attention_norm},
       {names.attention_norm_bias, config.d_model, &target.attention_norm_bias},
       {names.q_bias, q_rows, &target.q_bias},
       {names.k_bias, kv_rows, &target.k_bias},
       {names.v_bias, kv_rows, &target.v_bias},
-      {names.q_norm, is_norm_of_all ? q_rows : config.head_dim, &target.q_norm},
-      {names.k_norm, is_norm_of_all ? kv_rows : config.head_dim, &target.k_norm},
+      {names.q_norm_bias, config.head_dim, &target.q_norm_bias},
+      {names.k_norm_bias, config.head_dim, &target.k_norm_bias},
       {names.attention_out_bias, config.d_model, &target.attention_out_bias},
       {names.attention_post_norm, config.d_model, &target.attention_post_norm},
       {names.mlp_norm, config.d_model, &target.mlp_norm},
@@ -251,6 +283,24 @@ std::vector<MatrixRole> LayerMatrices(const ModelConfig& config, const TensorNam
   };
 }
 
+// The weights of the norm of `heads` heads, which begin with `name`.
+absl::Status TakeHeadNorms(const ModelConfig& config, const std::string& name,
+                           std::string_view head_suffix, int heads, TensorTaker& taker,
+                           std::vector<WeightView>& target) {
+  if (name.empty()) return absl::OkStatus();
+  if (!head_suffix.empty()) {
+    for (int head = 0; head < heads; ++head) {
+      VITRINE_RETURN_IF_ERROR(taker.Take(absl::StrCat(name, head, std::string(head_suffix)),
+                                         {config.head_dim}, target.emplace_back()));
+    }
+    return absl::OkStatus();
+  }
+  std::vector<int64_t> shape = {config.head_dim};
+  if (config.qk_norm == QkNorm::kAllHeads) shape = {int64_t{heads} * config.head_dim};
+  if (config.qk_norm == QkNorm::kOwnLayer) shape = {heads, config.head_dim};
+  return taker.Take(name, shape, target.emplace_back());
+}
+
 absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int layer,
                        TensorTaker& taker, LayerTensors& target) {
   const std::string prefix = absl::StrCat(std::string(names.layer_prefix), layer, ".");
@@ -260,6 +310,10 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
   for (const VectorRole& role : LayerVectors(config, names, target)) {
     VITRINE_RETURN_IF_ERROR(taker.Take(full_name(role.name), {role.length}, *role.target));
   }
+  VITRINE_RETURN_IF_ERROR(TakeHeadNorms(config, full_name(names.q_norm), names.head_suffix,
+                                        config.num_heads, taker, target.q_norms));
+  VITRINE_RETURN_IF_ERROR(TakeHeadNorms(config, full_name(names.k_norm), names.head_suffix,
+                                        config.num_kv_heads, taker, target.k_norms));
   WeightView qkv;
   WeightView gate_up;
   for (const MatrixRole& role : LayerMatrices(config, names, target, qkv, gate_up)) {
@@ -284,6 +338,18 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
   return absl::OkStatus();
 }
 
+// Each layer's attention norm to the layer behind it.
+void PassNormsOn(ModelTensors& tensors) {
+  WeightView weight;  // None in front of the first layer.
+  WeightView bias;
+  for (LayerTensors& layer : tensors.layers) {
+    std::swap(layer.attention_norm, weight);
+    std::swap(layer.attention_norm_bias, bias);
+  }
+  tensors.final_norm = weight;
+  tensors.final_norm_bias = bias;
+}
+
 absl::Status TakePositionTable(const ModelConfig& config, const TensorNames& names,
                                TensorTaker& taker, WeightView& table) {
   if (names.position_table.empty()) return absl::OkStatus();
@@ -304,8 +370,8 @@ absl::Status TakeOutputHead(const ModelConfig& config, const TensorNames& names,
   const bool is_present = checkpoint.Find(names.output_head) != nullptr;
   if (names.output_head_rule != OutputHead::kOwn && !is_present) return absl::OkStatus();
   WeightView head;
-  VITRINE_RETURN_IF_ERROR(
-      taker.TakeWhole(std::string(names.output_head), {config.vocabulary, config.d_model}, head));
+  VITRINE_RETURN_IF_ERROR(taker.TakeWhole(std::string(names.output_head),
+                                          {config.vocabulary, config.embedding_width()}, head));
   if (names.output_head_rule != OutputHead::kTied) {
     tensors.output_head = head;
     return absl::OkStatus();
@@ -327,8 +393,13 @@ absl::StatusOr<ModelTensors> MapTensors(const ModelConfig& config, const Checkpo
   TensorTaker taker(checkpoint, names);
   ModelTensors tensors;
   const int64_t d_model = config.d_model;
+  const int64_t width = config.embedding_width();
   VITRINE_RETURN_IF_ERROR(
-      taker.Take(names.embedding, {config.vocabulary, d_model}, tensors.embedding));
+      taker.Take(names.embedding, {config.vocabulary, width}, tensors.embedding));
+  VITRINE_RETURN_IF_ERROR(
+      taker.Take(names.embedding_projection, {d_model, width}, tensors.embedding_projection));
+  VITRINE_RETURN_IF_ERROR(
+      taker.Take(names.output_projection, {width, d_model}, tensors.output_projection));
   VITRINE_RETURN_IF_ERROR(taker.Take(names.embedding_norm, {d_model}, tensors.embedding_norm));
   VITRINE_RETURN_IF_ERROR(
       taker.Take(names.embedding_norm_bias, {d_model}, tensors.embedding_norm_bias));
@@ -338,6 +409,7 @@ absl::StatusOr<ModelTensors> MapTensors(const ModelConfig& config, const Checkpo
   }
   VITRINE_RETURN_IF_ERROR(taker.Take(names.final_norm, {d_model}, tensors.final_norm));
   VITRINE_RETURN_IF_ERROR(taker.Take(names.final_norm_bias, {d_model}, tensors.final_norm_bias));
+  if (names.holds_next_attention_norm) PassNormsOn(tensors);
   VITRINE_RETURN_IF_ERROR(TakeOutputHead(config, names, checkpoint, taker, tensors));
   VITRINE_RETURN_IF_ERROR(taker.CheckAllTaken(names));
   return tensors;

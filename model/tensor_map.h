@@ -44,6 +44,8 @@ struct TensorNames {
   std::string_view embedding = {};
   std::string_view embedding_norm = {};  // Of each embedding before the first layer: Bloom
   std::string_view embedding_norm_bias = {};
+  std::string_view embedding_projection = {};  // From the embedding's width to the stream's: OPT
+  std::string_view output_projection = {};     // And back in front of the head.
   std::string_view position_table = {};
   int unused_positions = 0;  // Rows in front of position 0: OPT has two.
   std::string_view final_norm = {};
@@ -55,6 +57,9 @@ struct TensorNames {
 
   std::string_view attention_norm = {};
   std::string_view attention_norm_bias = {};
+  // A layer holds the attention norm of the layer behind it, the last one the final norm: where
+  // norms follow blocks, as in OPT 350M.
+  bool holds_next_attention_norm = false;
   std::string_view q = {};
   std::string_view k = {};
   std::string_view v = {};
@@ -64,8 +69,11 @@ struct TensorNames {
   std::string_view k_bias = {};
   std::string_view v_bias = {};
   std::string_view qkv_bias = {};
-  std::string_view q_norm = {};
+  std::string_view q_norm = {};  // With kOwnLayer: in front of a head's number and `head_suffix`.
   std::string_view k_norm = {};
+  std::string_view head_suffix = {};  // Empty: the weights of all heads are one tensor.
+  std::string_view q_norm_bias = {};
+  std::string_view k_norm_bias = {};
   std::string_view attention_out = {};
   std::string_view attention_out_bias = {};
   std::string_view attention_post_norm = {};
@@ -82,7 +90,8 @@ struct TensorNames {
 
   // Matrices of the layers are stored [inputs, outputs]: GPT-2's Conv1D.
   bool is_transposed = false;
-  // Matrices of the layers may be 8-bit floats, with a grid of scales beside them.
+  // Matrices of the layers may be 8-bit floats, with a grid of scales beside them. Scales of what
+  // they are multiplied with are not used.
   std::optional<Fp8Blocks> fp8_blocks = {};
   // Tables that the model computes itself: frequencies, causal masks.
   std::array<std::string_view, 4> ignored_suffixes = {};
@@ -91,11 +100,14 @@ struct TensorNames {
 // GGUF uses one set of names for all families (ggml/docs/gguf.md, "Standardized tensor names").
 extern const TensorNames kGgufTensorNames;
 
-// The scales of a matrix of F8_E4M3 (OCP 8-bit floating point, 2023): element [r, c] of the tensor
-// is multiplied by element [r / block_rows, c / block_columns] of a grid with `columns` columns.
+// The scales of a matrix of 8-bit floats (OCP 8-bit floating point, 2023): element [r, c] of the
+// tensor is multiplied by element [r / block_rows, c / block_columns] of a grid with `columns`
+// columns.
 struct Fp8Scales {
   const std::byte* data = nullptr;  // Null: the matrix is of another type.
-  DType dtype = DType::kF32;        // Plain floats.
+  DType dtype = DType::kF32;        // Plain floats, unless
+  bool are_powers = false;          // they are F8_E8M0: powers of two, one byte each.
+  bool is_e5m2 = false;             // The matrix is F8_E5M2, not F8_E4M3.
   int64_t columns = 0;
   int64_t block_rows = 0;
   int64_t block_columns = 0;
@@ -147,27 +159,34 @@ struct LayerTensors {
   WeightView q_bias;               // [num_heads * head_dim]; q, k and v have one, or none has
   WeightView k_bias;               // [num_kv_heads * head_dim]
   WeightView v_bias;               // [num_kv_heads * head_dim]
-  WeightView q_norm;               // [head_dim], or [num_heads * head_dim] with kAllHeads
-  WeightView k_norm;               // [head_dim], or [num_kv_heads * head_dim]
-  WeightView attention_out_bias;   // [d_model]
-  WeightView attention_post_norm;  // [d_model], norm of what attention returns
-  WeightView mlp_norm_bias;        // [d_model]
-  WeightView gate_bias;            // [d_ff]
-  WeightView up_bias;              // [d_ff]; without `gate` the feed-forward block is not gated
-  WeightView down_bias;            // [d_model]
-  WeightView mlp_post_norm;        // [d_model], norm of what the feed-forward block returns
+  // [head_dim], [num_heads * head_dim] with kAllHeads; with kOwnLayer [num_heads, head_dim], or
+  // num_heads times [head_dim].
+  std::vector<WeightView> q_norms;
+  std::vector<WeightView> k_norms;  // Likewise for num_kv_heads.
+  WeightView q_norm_bias;           // [head_dim]
+  WeightView k_norm_bias;           // [head_dim]
+  WeightView attention_out_bias;    // [d_model]
+  WeightView attention_post_norm;   // [d_model], norm of what attention returns
+  WeightView mlp_norm_bias;         // [d_model]
+  WeightView gate_bias;             // [d_ff]
+  WeightView up_bias;               // [d_ff]; without `gate` the feed-forward block is not gated
+  WeightView down_bias;             // [d_model]
+  WeightView mlp_post_norm;         // [d_model], norm of what the feed-forward block returns
 };
 
 struct ModelTensors {
-  WeightView embedding;                   // [vocabulary, d_model]
-  WeightView embedding_norm;              // [d_model], or without data
-  WeightView embedding_norm_bias;         // [d_model], or without data
-  std::vector<LayerTensors> layers;       // [num_layers]
-  WeightView final_norm;                  // [d_model]
-  WeightView final_norm_bias;             // [d_model], or without data
-  WeightView position_table;              // [context_length, d_model], or without data
-  WeightView output_bias;                 // [vocabulary], or without data
-  std::optional<WeightView> output_head;  // [vocabulary, d_model]; none: the embedding serves.
+  WeightView embedding;              // [vocabulary, embedding_width]
+  WeightView embedding_projection;   // [d_model, embedding_width], or without data
+  WeightView embedding_norm;         // [d_model], or without data
+  WeightView embedding_norm_bias;    // [d_model], or without data
+  std::vector<LayerTensors> layers;  // [num_layers]
+  WeightView final_norm;             // [d_model]
+  WeightView final_norm_bias;        // [d_model], or without data
+  WeightView position_table;         // [context_length, d_model], or without data
+  WeightView output_bias;            // [vocabulary], or without data
+  WeightView output_projection;      // [embedding_width, d_model], or without data
+  // [vocabulary, embedding_width]; none: the embedding serves.
+  std::optional<WeightView> output_head;
 };
 
 // Views into `checkpoint`. Norms are F32, F16 or BF16; matrices are of any type. INVALID_ARGUMENT

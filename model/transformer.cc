@@ -61,7 +61,8 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
   VITRINE_ASSIGN_OR_RETURN(logits_,
                            backend_.Allocate(FloatBytes(limits.max_samples, config_.vocabulary)));
 
-  if (config_.norm_placement != NormPlacement::kInput) {
+  if (config_.norm_placement == NormPlacement::kOutput ||
+      config_.norm_placement == NormPlacement::kInputAndOutput) {
     VITRINE_ASSIGN_OR_RETURN(block_output_,
                              backend_.Allocate(FloatBytes(limits.max_rows, config_.d_model)));
   }
@@ -93,10 +94,21 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
   VITRINE_ASSIGN_OR_RETURN(normalized_, backend_.CreateRowBuffer(normalized));
   VITRINE_ASSIGN_OR_RETURN(attended_, backend_.CreateRowBuffer(attended));
   VITRINE_ASSIGN_OR_RETURN(hidden_, backend_.CreateRowBuffer(hidden));
-  VITRINE_ASSIGN_OR_RETURN(final_normalized_,
-                           backend_.CreateRowBuffer({.max_rows = limits.max_samples,
-                                                     .columns = config_.d_model,
-                                                     .consumers = {&weights_.head()}}));
+  return AllocateHead(limits.max_samples);
+}
+
+absl::Status Transformer::AllocateHead(int max_samples) {
+  const PackedMatrix* projection = weights_.output_projection.get();
+  const PackedMatrix* head = &weights_.head();
+  RowBufferSpec input{.max_rows = max_samples, .columns = config_.d_model};
+  input.consumers = {projection == nullptr ? head : projection};
+  VITRINE_ASSIGN_OR_RETURN(final_normalized_, backend_.CreateRowBuffer(input));
+  if (projection == nullptr) return absl::OkStatus();
+  VITRINE_ASSIGN_OR_RETURN(projected_,
+                           backend_.Allocate(FloatBytes(max_samples, config_.d_embedding)));
+  input.columns = config_.d_embedding;
+  input.consumers = {head};
+  VITRINE_ASSIGN_OR_RETURN(head_input_, backend_.CreateRowBuffer(input));
   return absl::OkStatus();
 }
 
@@ -154,7 +166,17 @@ DeviceSpan<const float> Transformer::Logits(std::span<const int32_t> rows) {
                        .columns = config_.d_model,
                        .output = gathered_.As<float>()});
   Normalize(gathered_, weights_.final_norm, weights_.final_norm_bias, samples, *final_normalized_);
-  backend_.MatMul({.input = final_normalized_.get(),
+  const RowBuffer* head_input = final_normalized_.get();
+  if (head_input_ != nullptr) {
+    backend_.MatMul({.input = final_normalized_.get(),
+                     .weight = weights_.output_projection.get(),
+                     .output = projected_.As<float>(),
+                     .rows = samples});
+    backend_.PackRows(
+        {.input = projected_.As<float>(), .rows = samples, .output = head_input_.get()});
+    head_input = head_input_.get();
+  }
+  backend_.MatMul({.input = head_input,
                    .weight = &weights_.head(),
                    .bias = weights_.output_bias.As<float>(),
                    .output_scale = config_.logit_scale,
@@ -189,20 +211,26 @@ void Transformer::Attend(int index, int rows) {
   const LayerConfig layer_config = config_.layer(index);
   const RopeTable& rope = layer_config.local_rope ? local_rope_ : rope_;
 
-  Normalize(residual_, layer.attention_norm, layer.attention_norm_bias, rows, *normalized_);
-  const RopeKvTarget target = {.cosines = rope.cosines.As<float>(),
-                               .sines = rope.sines.As<float>(),
-                               .rotary_dim = layer_config.rotates ? config_.rotary_dim : 0,
-                               .pairing = config_.rope_pairing,
-                               .batch = &paged_,
-                               .num_heads = config_.num_heads,
-                               .kv = kv_.get(),
-                               .layer = index,
-                               .q = q_.As<float>(),
-                               .clip = config_.qkv_clip,
-                               .q_norm = layer.q_norm.As<float>(),
-                               .k_norm = layer.k_norm.As<float>(),
-                               .norm_epsilon = config_.norm_epsilon};
+  NormalizeStream(layer.attention_norm, layer.attention_norm_bias, rows);
+  const bool has_layer_norm =
+      config_.qk_norm == QkNorm::kLayer || config_.qk_norm == QkNorm::kOwnLayer;
+  const RopeKvTarget target = {
+      .cosines = rope.cosines.As<float>(),
+      .sines = rope.sines.As<float>(),
+      .rotary_dim = layer_config.rotates ? config_.rotary_dim : 0,
+      .pairing = config_.rope_pairing,
+      .batch = &paged_,
+      .num_heads = config_.num_heads,
+      .kv = kv_.get(),
+      .layer = index,
+      .q = q_.As<float>(),
+      .clip = config_.qkv_clip,
+      .norm_kind = has_layer_norm ? HeadNormKind::kLayer : HeadNormKind::kRms,
+      .q_norm = layer.q_norm.As<float>(),
+      .k_norm = layer.k_norm.As<float>(),
+      .q_norm_bias = layer.q_norm_bias.As<float>(),
+      .k_norm_bias = layer.k_norm_bias.As<float>(),
+      .norm_epsilon = config_.norm_epsilon};
   if (config_.qk_norm == QkNorm::kAllHeads) {
     backend_.MatMul({.input = normalized_.get(),
                      .weight = layer.qkv.get(),
@@ -246,7 +274,7 @@ void Transformer::AddAttention(const LayerWeights& layer, int rows) {
 void Transformer::ExpandMlp(const LayerWeights& layer, int rows) {
   const bool shares_attention_norm = config_.is_parallel && layer.mlp_norm.bytes() == 0;
   if (!shares_attention_norm) {
-    Normalize(residual_, layer.mlp_norm, layer.mlp_norm_bias, rows, *normalized_);
+    NormalizeStream(layer.mlp_norm, layer.mlp_norm_bias, rows);
   }
   backend_.ActivatedMatMul({.input = normalized_.get(),
                             .weight = layer.gate_up.get(),
@@ -256,8 +284,14 @@ void Transformer::ExpandMlp(const LayerWeights& layer, int rows) {
                             .rows = rows});
 }
 
+void Transformer::NormalizeStream(const Buffer& weight, const Buffer& bias, int rows) {
+  const bool in_place = config_.norm_placement == NormPlacement::kStream;
+  Normalize(residual_, weight, bias, rows, *normalized_,
+            in_place ? residual_.As<float>() : DeviceSpan<float>());
+}
+
 void Transformer::Normalize(const Buffer& input, const Buffer& weight, const Buffer& bias, int rows,
-                            RowBuffer& output) {
+                            RowBuffer& output, DeviceSpan<float> normalized) {
   if (weight.bytes() == 0) {
     backend_.PackRows({.input = input.As<float>(), .rows = rows, .output = &output});
   } else if (config_.norm_kind == NormKind::kRms) {
@@ -272,7 +306,8 @@ void Transformer::Normalize(const Buffer& input, const Buffer& weight, const Buf
                         .bias = bias.As<float>(),
                         .epsilon = config_.norm_epsilon,
                         .rows = rows,
-                        .output = &output});
+                        .output = &output,
+                        .normalized = normalized});
   }
 }
 

@@ -59,6 +59,7 @@ class Transformer {
     Buffer sines;    // [positions, rotary_dim / 2]
   };
   absl::Status Allocate(const TransformerLimits& limits);
+  absl::Status AllocateHead(int max_samples);
   absl::Status FillRopeTable(const std::vector<double>& frequencies, float factor, int positions,
                              RopeTable& table);
   absl::Status CopyAlibiSlopes();
@@ -67,9 +68,12 @@ class Transformer {
   void Attend(int index, int rows);
   void AddAttention(const LayerWeights& layer, int rows);
   void ExpandMlp(const LayerWeights& layer, int rows);
+  // What a block reads: the residual stream behind a norm, which is the stream from then on where
+  // norms are placed in it.
+  void NormalizeStream(const Buffer& weight, const Buffer& bias, int rows);
   // Without a norm weight the rows pass as they are.
   void Normalize(const Buffer& input, const Buffer& weight, const Buffer& bias, int rows,
-                 RowBuffer& output);
+                 RowBuffer& output, DeviceSpan<float> normalized = {});
   void AddToResidual(const RowBuffer& input, const PackedMatrix& weight, const Buffer& bias,
                      const Buffer& post_norm, int rows);
 
@@ -86,6 +90,7 @@ class Transformer {
   Buffer qkv_;           // [rows, (heads + 2 kv_heads) * head_dim], with QkNorm::kAllHeads
   Buffer block_output_;  // [rows, d_model], with norms behind blocks
   Buffer gathered_;      // [samples, d_model]
+  Buffer projected_;     // [samples, d_embedding], where the head needs it
   Buffer logits_;        // [samples, vocabulary]
   std::unique_ptr<AttentionCapture> capture_;    // Where rows may be traced.
   std::unique_ptr<AttentionReader> reader_;      // Where rows may be traced.
@@ -93,6 +98,7 @@ class Transformer {
   std::unique_ptr<RowBuffer> attended_;          // [rows, num_heads * head_dim]
   std::unique_ptr<RowBuffer> hidden_;            // [rows, d_ff]
   std::unique_ptr<RowBuffer> final_normalized_;  // [samples, d_model]
+  std::unique_ptr<RowBuffer> head_input_;        // [samples, d_embedding], where it is projected
   PagedBatch paged_;
 };
 

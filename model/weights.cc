@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -35,13 +36,18 @@ absl::Status LoadVector(std::initializer_list<const WeightView*> tensors, const 
   return CopyVector(values, loader.backend, target);
 }
 
-// The weight of a norm: what is stored, and what the model adds to it.
-absl::Status LoadNorm(const WeightView& tensor, const Loader& loader, Buffer& target) {
-  if (tensor.data == nullptr) return absl::OkStatus();
+// The weights of norms, one behind the other: what is stored, and what the model adds to it.
+absl::Status LoadNorms(std::span<const WeightView> tensors, const Loader& loader, Buffer& target) {
   std::vector<float> values;
-  AppendValues(tensor, values);
+  for (const WeightView& tensor : tensors) {
+    if (tensor.data != nullptr) AppendValues(tensor, values);
+  }
   for (float& value : values) value += loader.config.norm_weight_offset;
   return CopyVector(values, loader.backend, target);
+}
+
+absl::Status LoadNorm(const WeightView& tensor, const Loader& loader, Buffer& target) {
+  return LoadNorms({&tensor, 1}, loader, target);
 }
 
 // The norm in front of a block, which OLMo has without a weight.
@@ -75,8 +81,10 @@ absl::Status LoadAttention(const LayerTensors& tensors, const Loader& loader, La
                                                  QkvLayout(loader.config), loader));
   VITRINE_RETURN_IF_ERROR(
       LoadVector({&tensors.q_bias, &tensors.k_bias, &tensors.v_bias}, loader, layer.qkv_bias));
-  VITRINE_RETURN_IF_ERROR(LoadNorm(tensors.q_norm, loader, layer.q_norm));
-  VITRINE_RETURN_IF_ERROR(LoadNorm(tensors.k_norm, loader, layer.k_norm));
+  VITRINE_RETURN_IF_ERROR(LoadNorms(tensors.q_norms, loader, layer.q_norm));
+  VITRINE_RETURN_IF_ERROR(LoadNorms(tensors.k_norms, loader, layer.k_norm));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.q_norm_bias}, loader, layer.q_norm_bias));
+  VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.k_norm_bias}, loader, layer.k_norm_bias));
   VITRINE_ASSIGN_OR_RETURN(layer.attention_out,
                            LoadMatrix({&tensors.attention_out}, RowLayout::kStacked, loader));
   VITRINE_RETURN_IF_ERROR(
@@ -104,37 +112,79 @@ absl::Status LoadMlp(const LayerTensors& tensors, const Loader& loader, LayerWei
   return LoadNorm(tensors.mlp_post_norm, loader, layer.mlp_post_norm);
 }
 
-// A norm of the embeddings depends on nothing but the token, so the rows of the table are what is
-// normalised. Bloom's head is tied to the table before the norm, which it therefore keeps.
-absl::Status LoadNormalizedEmbedding(const ModelTensors& tensors, const Loader& loader,
-                                     Weights& weights) {
-  std::vector<float> values;
-  std::vector<float> weight;
-  std::vector<float> bias;
-  AppendValues(tensors.embedding_norm, weight);
-  AppendValues(tensors.embedding_norm_bias, bias);
-  const size_t columns = weight.size();
-  values.resize(static_cast<size_t>(tensors.embedding.rows) * columns);
-  for (size_t row = 0; row < static_cast<size_t>(tensors.embedding.rows); ++row) {
-    const std::span<float> out(values.data() + row * columns, columns);
-    DequantizeRow(tensors.embedding.dtype, tensors.embedding.row(static_cast<int64_t>(row)),
-                  tensors.embedding.columns, out.data());
+// Normalises a row in place.
+class EmbeddingNorm {
+ public:
+  EmbeddingNorm(const ModelTensors& tensors, float epsilon) : epsilon_(epsilon) {
+    AppendValues(tensors.embedding_norm, weight_);
+    AppendValues(tensors.embedding_norm_bias, bias_);
+  }
+
+  void Apply(std::vector<float>& row) const {
+    const auto columns = static_cast<double>(row.size());
     double mean = 0.0;
-    for (const float value : out) mean += value;
-    mean /= static_cast<double>(columns);
+    for (const float value : row) mean += value / columns;
     double variance = 0.0;
-    for (const float value : out) variance += (value - mean) * (value - mean);
-    variance /= static_cast<double>(columns);
-    const double scale = 1.0 / std::sqrt(variance + loader.config.norm_epsilon);
-    for (size_t i = 0; i < columns; ++i) {
-      out[i] = static_cast<float>((out[i] - mean) * scale * weight[i] + bias[i]);
+    for (const float value : row) variance += (value - mean) * (value - mean) / columns;
+    const double scale = 1.0 / std::sqrt(variance + epsilon_);
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = static_cast<float>((row[i] - mean) * scale * weight_[i] + bias_[i]);
     }
   }
-  const MatrixPart part = {.name = tensors.embedding.name,
+
+ private:
+  const float epsilon_;
+  std::vector<float> weight_;
+  std::vector<float> bias_;
+};
+
+// Takes a row from the embedding's width to that of the residual stream.
+class EmbeddingProjection {
+ public:
+  explicit EmbeddingProjection(const WeightView& matrix) {
+    std::vector<float> values;
+    AppendValues(matrix, values);
+    const auto inputs = static_cast<size_t>(matrix.columns);
+    output_.resize(values.size() / inputs);
+    columns_.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      columns_[i % inputs * output_.size() + i / inputs] = values[i];
+    }
+  }
+
+  void Apply(std::vector<float>& row) {
+    std::ranges::fill(output_, 0.0f);
+    const float* column = columns_.data();
+    for (const float input : row) {
+      for (float& output : output_) output += input * *column++;
+    }
+    row = output_;
+  }
+
+ private:
+  std::vector<float> columns_;  // [inputs, outputs]
+  std::vector<float> output_;
+};
+
+// What is done to an embedding depends on nothing but the token, so it is done to the table. A head
+// that is tied to the table is tied to what it was before.
+template <class Change>
+absl::Status LoadChangedEmbedding(const ModelTensors& tensors, Change change, const Loader& loader,
+                                  Weights& weights) {
+  const WeightView& embedding = tensors.embedding;
+  std::vector<float> values;
+  std::vector<float> row;
+  for (int64_t id = 0; id < embedding.rows; ++id) {
+    row.resize(static_cast<size_t>(embedding.columns));
+    DequantizeRow(embedding.dtype, embedding.row(id), embedding.columns, row.data());
+    change.Apply(row);
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  const MatrixPart part = {.name = embedding.name,
                            .dtype = DType::kF32,
                            .data = std::as_bytes(std::span(values)).data(),
-                           .rows = tensors.embedding.rows,
-                           .columns = tensors.embedding.columns};
+                           .rows = embedding.rows,
+                           .columns = loader.config.d_model};
   VITRINE_ASSIGN_OR_RETURN(weights.embedding, loader.backend.PackMatrix({.parts = {part}}));
   VITRINE_ASSIGN_OR_RETURN(
       weights.output_head,
@@ -148,8 +198,17 @@ absl::Status LoadEnds(const ModelTensors& tensors, const Loader& loader, Weights
   VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.final_norm_bias}, loader, weights.final_norm_bias));
   VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.position_table}, loader, weights.position_table));
   VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.output_bias}, loader, weights.output_bias));
+  if (tensors.output_projection.data != nullptr) {
+    VITRINE_ASSIGN_OR_RETURN(weights.output_projection,
+                             LoadMatrix({&tensors.output_projection}, RowLayout::kStacked, loader));
+  }
   if (tensors.embedding_norm.data != nullptr) {
-    return LoadNormalizedEmbedding(tensors, loader, weights);
+    const EmbeddingNorm norm(tensors, loader.config.norm_epsilon);
+    return LoadChangedEmbedding(tensors, norm, loader, weights);
+  }
+  if (tensors.embedding_projection.data != nullptr) {
+    const EmbeddingProjection projection(tensors.embedding_projection);
+    return LoadChangedEmbedding(tensors, projection, loader, weights);
   }
   VITRINE_ASSIGN_OR_RETURN(weights.embedding,
                            LoadMatrix({&tensors.embedding}, RowLayout::kStacked, loader));
@@ -167,8 +226,9 @@ size_t LayerBytes(const LayerWeights& layer) {
   }
   for (const Buffer* buffer :
        {&layer.attention_norm, &layer.attention_norm_bias, &layer.qkv_bias, &layer.q_norm,
-        &layer.k_norm, &layer.attention_out_bias, &layer.attention_post_norm, &layer.mlp_norm,
-        &layer.mlp_norm_bias, &layer.gate_up_bias, &layer.down_bias, &layer.mlp_post_norm}) {
+        &layer.k_norm, &layer.q_norm_bias, &layer.k_norm_bias, &layer.attention_out_bias,
+        &layer.attention_post_norm, &layer.mlp_norm, &layer.mlp_norm_bias, &layer.gate_up_bias,
+        &layer.down_bias, &layer.mlp_post_norm}) {
     sum += buffer->bytes();
   }
   return sum;
@@ -179,6 +239,7 @@ size_t LayerBytes(const LayerWeights& layer) {
 size_t Weights::bytes() const {
   size_t sum = embedding->bytes() + position_table.bytes() + final_norm.bytes() +
                final_norm_bias.bytes() + output_bias.bytes();
+  if (output_projection) sum += output_projection->bytes();
   if (output_head) sum += output_head->bytes();
   for (const LayerWeights& layer : layers) sum += LayerBytes(layer);
   return sum;

@@ -20,6 +20,8 @@ struct LayerWeights {
   Buffer qkv_bias;                    // [(heads + 2 kv_heads) * head_dim]
   Buffer q_norm;                      // See RopeKvTarget.
   Buffer k_norm;
+  Buffer q_norm_bias;
+  Buffer k_norm_bias;
   std::unique_ptr<PackedMatrix> attention_out;  // [d_model, heads * head_dim]
   Buffer attention_out_bias;                    // [d_model]
   Buffer attention_post_norm;                   // [d_model]
@@ -33,13 +35,14 @@ struct LayerWeights {
 };
 
 struct Weights {
-  std::unique_ptr<PackedMatrix> embedding;    // [vocabulary, d_model]
-  Buffer position_table;                      // [positions, d_model]
-  std::vector<LayerWeights> layers;           // [num_layers]
-  Buffer final_norm;                          // [d_model]
-  Buffer final_norm_bias;                     // [d_model]
-  std::unique_ptr<PackedMatrix> output_head;  // [vocabulary, d_model]; null when tied
-  Buffer output_bias;                         // [vocabulary]
+  std::unique_ptr<PackedMatrix> embedding;          // [vocabulary, d_model]
+  Buffer position_table;                            // [positions, d_model]
+  std::vector<LayerWeights> layers;                 // [num_layers]
+  Buffer final_norm;                                // [d_model]
+  Buffer final_norm_bias;                           // [d_model]
+  std::unique_ptr<PackedMatrix> output_projection;  // [d_embedding, d_model], or null
+  std::unique_ptr<PackedMatrix> output_head;        // [vocabulary, embedding_width]; null when tied
+  Buffer output_bias;                               // [vocabulary]
 
   const PackedMatrix& head() const { return output_head ? *output_head : *embedding; }
   size_t bytes() const;

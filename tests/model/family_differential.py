@@ -27,6 +27,8 @@ import torch
 import transformers
 from torch.overrides import TorchFunctionMode
 
+from fp8_folder import to_fp8
+
 LENGTH = 48  # Of every sequence; golden_models_test.cc has the same.
 GREEDY = 24
 MIN_GAP = 5e-3  # Between the two largest logits, where float32 decides as float64 does.
@@ -460,34 +462,6 @@ OLD_MASKS = {
 }
 
 
-@torch.no_grad()
-def to_fp8(folder, model, block):
-    """Stores the matrices of the layers as 8-bit floats; `model` gets what they then are."""
-    path = folder / "model.safetensors"
-    tensors = safetensors.torch.load_file(path)
-    parameters = dict(model.named_parameters())
-    for name in list(tensors):
-        if not re.search(r"layers\.\d+\..*(proj|dense|fc\d|c_fc|c_proj)\.weight$", name):
-            continue
-        rows, columns = tensors[name].shape
-        high, wide = block or (rows, columns)
-        grid = torch.empty(math.ceil(rows / high), math.ceil(columns / wide))
-        codes = torch.empty(rows, columns, dtype=torch.float8_e4m3fn)
-        for i in range(grid.shape[0]):
-            for j in range(grid.shape[1]):
-                part = (slice(i * high, (i + 1) * high), slice(j * wide, (j + 1) * wide))
-                grid[i, j] = tensors[name][part].abs().max() / 448
-                codes[part] = (tensors[name][part] / grid[i, j]).to(torch.float8_e4m3fn)
-                parameters[name][part] = codes[part].float() * grid[i, j]
-        tensors[name] = codes
-        tensors[name + "_scale_inv"] = grid if block else grid.reshape(1)
-    safetensors.torch.save_file(tensors, path, {"format": "pt"})
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic",
-                                     "weight_block_size": block}
-    (folder / "config.json").write_text(json.dumps(config, indent=2))
-
-
 def write_model(name, family, rng, folder):
     """Writes the folder; the config that was drawn."""
     kind, draw = FAMILIES[family]
@@ -518,7 +492,7 @@ def write_model(name, family, rng, folder):
             is_old = False
     is_fp8 = dtype == torch.float32 and (folder / "model.safetensors").exists() and flag(rng, 0.25)
     if is_fp8:
-        to_fp8(folder, model, rng.choice([None, [16, 32], [128, 128]]))
+        to_fp8(folder, model, rng)
         logits = logits_of(model, ids)
     if family in OLD_MASKS and flag(rng):
         add_causal_masks(folder, OLD_MASKS[family])

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -227,8 +228,8 @@ TEST_F(FolderFamiliesTest, BadMembersAreRefusedByName) {
        R"(quantization_config: quant_method is "x": not supported)"},
       {{{"quantization_config", {{"fmt", "e4m3"}}}},
        "quantization_config: quant_method is missing"},
-      {{{"quantization_config", {{"quant_method", "fp8"}, {"activation_scheme", "static"}}}},
-       R"(quantization_config: activation_scheme is "static": not supported)"},
+      {{{"quantization_config", {{"quant_method", "fp8"}, {"activation_scheme", "x"}}}},
+       R"(quantization_config: activation_scheme is "x": not supported)"},
       {{{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 0}}}}},
        "quantization_config: weight_block_size is no pair"},
       {{{"eos_token_id", 384}}, "eos_token_id is 384, expected a token id from 0 to 383"},
@@ -249,6 +250,56 @@ TEST_F(FolderFamiliesTest, BadMembersAreRefusedByName) {
   }
 }
 
+// compressed-tensors: one group, whose weights are changed by `weights`.
+Json Compressed(const Json& weights, const Json& changes = {}) {
+  Json group = {{"targets", {"Linear"}},
+                {"weights", {{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}}}};
+  if (!weights.is_null()) group["weights"].update(weights);
+  Json config = {{"quant_method", "compressed-tensors"}, {"config_groups", {{"group_0", group}}}};
+  if (!changes.is_null()) config.update(changes);
+  return {{"quantization_config", config}};
+}
+
+TEST_F(FolderFamiliesTest, EightBitFloatsShareScalesAsTheirMethodSays) {
+  const auto blocks = [&](const Json& config) {
+    const absl::StatusOr<FolderDescription> model = DescribeWith(config);
+    if (!model.ok()) throw std::runtime_error(std::string(model.status().message()));
+    const Fp8Blocks found = model->names.fp8_blocks.value();
+    return std::pair(found.rows, found.columns);
+  };
+  const auto method = [](Json config) { return Json{{"quantization_config", std::move(config)}}; };
+  EXPECT_FALSE(Describe(Llama())->names.fp8_blocks.has_value());
+  EXPECT_EQ(blocks(method({{"quant_method", "fp8"}})), std::pair(128, 128));
+  EXPECT_EQ(blocks(method({{"quant_method", "fp8"}, {"weight_block_size", nullptr}})),
+            std::pair(0, 0));
+  EXPECT_EQ(blocks(method({{"quant_method", "fbgemm_fp8"}})), std::pair(1, 0));
+  EXPECT_EQ(blocks(Compressed({})), std::pair(1, 0));
+  EXPECT_EQ(blocks(Compressed({{"strategy", "tensor"}})), std::pair(0, 0));
+  EXPECT_EQ(blocks(Compressed({{"strategy", "block"}, {"block_structure", {64, 32}}})),
+            std::pair(64, 32));
+}
+
+TEST_F(FolderFamiliesTest, OtherQuantisedWeightsAreRefusedByName) {
+  const Json two_groups = {{"config_groups", {{"group_0", {}}, {"group_1", {{"a", 1}}}}}};
+  const std::pair<Json, std::string> cases[] = {
+      {Compressed({{"num_bits", 4}}), "weights: num_bits is 4: not supported"},
+      {Compressed({{"type", "int"}}), R"(weights: type is "int": not supported)"},
+      {Compressed({{"strategy", "group"}}), R"(weights: strategy is "group": not supported)"},
+      {Compressed({{"strategy", "block"}}), "weights: block_structure is no pair"},
+      {Compressed({{"symmetric", false}}), "weights: symmetric is false: not supported"},
+      {Compressed({}, {{"format", "pack-quantized"}}), R"(format is "pack-quantized")"},
+      {Compressed({}, {{"kv_cache_scheme", {{"num_bits", 8}}}}), "kv_cache_scheme is set"},
+      {Compressed({}, {{"transform_config", {{"u", 1}}}}), R"(transform_config: "u" is not)"},
+      {Compressed({}, two_groups), R"(config_groups: "group_1" is not supported)"},
+      {Compressed({}, {{"config_groups", nullptr}}), "config_groups is missing"},
+  };
+  for (const auto& [changes, message] : cases) {
+    const absl::Status status = DescribeWith(changes).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) << changes;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message)) << changes;
+  }
+}
+
 // What one family computes and another does not know must not be passed over.
 TEST_F(FolderFamiliesTest, FeaturesOfOtherFamiliesAreRefusedByName) {
   struct Case {
@@ -259,13 +310,10 @@ TEST_F(FolderFamiliesTest, FeaturesOfOtherFamiliesAreRefusedByName) {
       {{{"sliding_window", 4096}}, "sliding_window"},
       {{{"model_type", "mistral"}, {"attention_bias", true}}, "attention_bias"},
       {{{"clip_qkv", 8.0}}, "clip_qkv"},
-      {{{"model_type", "stablelm"}, {"qk_layernorm", true}}, "qk_layernorm"},
-      {{{"model_type", "granite"}, {"num_local_experts", 8}}, "num_local_experts"},
-      {{{"model_type", "opt"}, {"ffn_dim", 128}, {"word_embed_proj_dim", 32}},
-       "word_embed_proj_dim"},
-      {{{"model_type", "opt"}, {"do_layer_norm_before", false}}, "do_layer_norm_before"},
-      {{{"model_type", "bloom"}, {"apply_residual_connection_post_layernorm", true}},
+      {{{"qk_layernorm", true}}, "qk_layernorm"},
+      {{{"apply_residual_connection_post_layernorm", true}},
        "apply_residual_connection_post_layernorm"},
+      {{{"model_type", "granite"}, {"num_local_experts", 8}}, "num_local_experts"},
       {{{"residual_multiplier", 0.22}}, "residual_multiplier"},
       {{{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
   };

@@ -308,6 +308,7 @@ class Converter {
 bool HasGgufForm(const std::string& folder) {
   const Json config = ReadConfig(folder);
   if (FindForm(config) == nullptr || !std::ifstream(folder + "/model.safetensors")) return false;
+  if (config.contains("quantization_config")) return false;
   // Their frequencies have another form in GGUF, or none.
   const std::string rope = config.value(Json::json_pointer("/rope_parameters/rope_type"), "");
   return rope != "llama3" && rope != "dynamic";

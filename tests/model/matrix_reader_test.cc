@@ -110,6 +110,39 @@ TEST(Fp8Test, ValuesAreThoseOfTheSpecification) {
   EXPECT_TRUE(std::isnan(FloatFromE4M3(0xff)));
 }
 
+TEST(Fp8Test, ShortMantissasAreHalvesCutShort) {
+  EXPECT_EQ(FloatFromE5M2(0x00), 0.0f);
+  EXPECT_TRUE(std::signbit(FloatFromE5M2(0x80)));
+  EXPECT_EQ(FloatFromE5M2(0x01), 0x1p-16f);
+  EXPECT_EQ(FloatFromE5M2(0x03), 0x1.8p-15f);
+  EXPECT_EQ(FloatFromE5M2(0x04), 0x1p-14f);
+  EXPECT_EQ(FloatFromE5M2(0x3c), 1.0f);
+  EXPECT_EQ(FloatFromE5M2(0xfb), -57344.0f);
+  EXPECT_EQ(FloatFromE5M2(0x7c), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(FloatFromE5M2(0x7d)));
+  EXPECT_TRUE(std::isnan(FloatFromE5M2(0xff)));
+}
+
+TEST(Fp8Test, ScalesMayBePowersOfTwo) {
+  const std::vector<uint8_t> ones(4, 0x3c);
+  const std::vector<uint8_t> powers = {127, 130};
+  const WeightView view = {.name = "w",
+                           .data = std::as_bytes(std::span(ones)).data(),
+                           .tensor_rows = 2,
+                           .rows = 2,
+                           .columns = 2,
+                           .run_rows = 2,
+                           .run_stride = 2,
+                           .scales = {.data = std::as_bytes(std::span(powers)).data(),
+                                      .are_powers = true,
+                                      .is_e5m2 = true,
+                                      .columns = 1,
+                                      .block_rows = 1,
+                                      .block_columns = 2}};
+  MatrixReader reader(std::nullopt);
+  EXPECT_THAT(Values(*reader.Read(view)), ElementsAre(1, 1, 8, 8));
+}
+
 TEST(Fp8Test, EveryBlockHasItsScale) {
   // 3 rows of 5 ones in blocks of 2 x 3, of which the last ones are smaller.
   const std::vector<uint8_t> ones(15, 0x38);
