@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "model/categorized_text.h"
+#include "model/prefix_trie.h"
 
 namespace vitrine {
 namespace {
@@ -63,8 +64,40 @@ CharacterMap::Match CharacterMap::Find(std::string_view text, bool longest) cons
   return match;
 }
 
-NormalizerStep SentencePieceNormalizer(CharacterMap map, const SpaceRules& rules) {
-  const auto shared = std::make_shared<const CharacterMap>(std::move(map));
+namespace {
+
+// What a text begins with, and what that becomes.
+class Rewriter {
+ public:
+  Rewriter(CharacterMap map, std::span<const std::string_view> kept) : map_(std::move(map)) {
+    PrefixTrie::Entries entries;
+    for (const std::string_view text : kept) {
+      if (!text.empty()) entries.emplace_back(text, 0);
+    }
+    kept_ = PrefixTrie(std::move(entries));
+  }
+
+  CharacterMap::Match Find(std::string_view text) const {
+    size_t length = 0;
+    kept_.ForEachPrefix(text, [&](size_t longer, int32_t) { length = longer; });
+    if (length == 0) {
+      const CharacterMap::Match match = map_.FindLongest(text);
+      if (match.length > 0) return match;
+      length = DecodeUtf8(text, 0).length;
+    }
+    return {.length = length, .replacement = text.substr(0, length)};
+  }
+
+ private:
+  CharacterMap map_;
+  PrefixTrie kept_;
+};
+
+}  // namespace
+
+NormalizerStep SentencePieceNormalizer(CharacterMap map, const SpaceRules& rules,
+                                       std::span<const std::string_view> kept) {
+  const auto shared = std::make_shared<const Rewriter>(std::move(map), kept);
   return [shared, rules](AlignedText& text, bool is_start) {
     const std::string_view space = rules.escape_whitespaces ? kSpaceMark : " ";
     const std::string_view source = text.bytes;
@@ -75,17 +108,17 @@ NormalizerStep SentencePieceNormalizer(CharacterMap map, const SpaceRules& rules
         rules.add_dummy_prefix && (is_start || rules.prefix_where == PrependWhere::kEverywhere);
     bool needs_prefix = has_prefix;
     for (size_t i = 0; i < source.size();) {
-      CharacterMap::Match match = shared->FindLongest(source.substr(i));
-      if (match.length == 0) {
-        const size_t length = DecodeUtf8(source, i).length;
-        match = {.length = length, .replacement = source.substr(i, length)};
-      }
+      const CharacterMap::Match match = shared->Find(source.substr(i));
       const uint32_t place = text.sources[i];
       i += match.length;
+      const bool is_cut = rules.remove_extra_whitespaces && match.replacement == " ";
+      if (needs_prefix && !is_cut) {
+        // Also in front of characters of which the table leaves nothing.
+        result.Append(space, place);
+        needs_prefix = false;
+      }
       for (const char byte : match.replacement) {
         if (after_space && byte == ' ') continue;
-        if (needs_prefix) result.Append(space, place);
-        needs_prefix = false;
         result.Append(byte == ' ' ? space : std::string_view(&byte, 1), place);
         after_space = rules.remove_extra_whitespaces && byte == ' ';
       }

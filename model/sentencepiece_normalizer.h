@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -46,7 +47,9 @@ struct SpaceRules {
   PrependWhere prefix_where = PrependWhere::kEverywhere;
 };
 
-NormalizerStep SentencePieceNormalizer(CharacterMap map, const SpaceRules& rules);
+// Texts of `kept` stay as they are, wherever one begins: the longest, before the table is asked.
+NormalizerStep SentencePieceNormalizer(CharacterMap map, const SpaceRules& rules,
+                                       std::span<const std::string_view> kept = {});
 
 // The same table as the package tokenizers applies it: grapheme by grapheme, to those of less than
 // six bytes as a whole, else to each character; of several sequences the shortest counts.

@@ -42,6 +42,7 @@ struct Tokens {
   std::vector<ScoredPiece> pieces;
   ByteIds byte_ids = {};
   TokenId unknown_id = -1;
+  std::vector<std::string_view> kept;  // What the normaliser does not change.
 };
 
 absl::Status AddToken(const SentencePieceDefinition& definition, size_t i, TokenizerParts& parts,
@@ -67,15 +68,20 @@ absl::Status AddToken(const SentencePieceDefinition& definition, size_t i, Token
   std::string bytes(text);
   if (!is_control) absl::StrReplaceAll({{"\u2581", " "}}, &bytes);
   parts.vocabulary.Add(bytes, type);
-  if (is_control || type == TokenType::kUserDefined) {
+  const bool is_user_defined = type == TokenType::kUserDefined;
+  const bool in_normalized = definition.matches_normalized && is_user_defined;
+  const bool in_lattice = in_normalized && definition.is_unigram;
+  if (in_normalized) tokens.kept.push_back(text);
+  if ((is_control || is_user_defined) && !in_lattice) {
     AddedToken added{.text = std::string(text), .id = id, .is_control = is_control};
-    const bool in_normalized = definition.matches_normalized && !is_control;
     (in_normalized ? parts.normalized_added_tokens : parts.added_tokens)
         .push_back(std::move(added));
   }
   // An unused piece is never the result, so that no text gives it.
-  const bool is_piece = type == TokenType::kNormal || type == TokenType::kUserDefined;
-  if (is_piece && !text.empty()) tokens.pieces.push_back({text, id, definition.scores[i]});
+  const bool is_piece = type == TokenType::kNormal || is_user_defined;
+  if (is_piece && !text.empty()) {
+    tokens.pieces.push_back({text, id, definition.scores[i], in_lattice});
+  }
   return absl::OkStatus();
 }
 
@@ -91,7 +97,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> CreateSentencePieceTokenizer(
     VITRINE_RETURN_IF_ERROR(AddToken(definition, i, parts, tokens));
   }
   VITRINE_ASSIGN_OR_RETURN(CharacterMap map, CharacterMap::Parse(definition.character_map));
-  parts.normalizer.push_back(SentencePieceNormalizer(std::move(map), definition.spaces));
+  parts.normalizer.push_back(
+      SentencePieceNormalizer(std::move(map), definition.spaces, tokens.kept));
   parts.strips_first_space = definition.spaces.add_dummy_prefix;
   if (definition.is_unigram) {
     parts.kind = "sentencepiece/unigram";

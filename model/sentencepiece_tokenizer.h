@@ -22,7 +22,9 @@ struct SentencePieceDefinition {
   std::vector<TokenType> types;          // [tokens]
   std::string character_map;             // precompiled_charsmap; may be empty.
   SpaceRules spaces;
-  // Where user-defined tokens are found: in the text as it is, or in the normalised one.
+  // False: user-defined tokens are found in the text as it is. True, as in the library: they pass
+  // the normaliser unchanged and are found in what it gives, by a unigram model as pieces of great
+  // likelihood.
   bool matches_normalized = false;
   TokenId bos_id = -1;  // -1: none.
   bool add_bos = false;

@@ -15,6 +15,22 @@ namespace {
 constexpr double kUnknownPenalty = 10.0;
 constexpr size_t kMaxPieceBytes = 512;
 constexpr int32_t kUnknownPiece = -1;
+// Sums in single precision that are further from 0 begin anew.
+constexpr double kLargeSum = 100'000.0;
+
+// A user-defined piece beats every way through its characters, and a longer one those inside it.
+double SymbolScore(std::string_view text) {
+  return static_cast<float>(0.1 * (static_cast<double>(text.size()) - 1.0));
+}
+
+// Takes the score at `begin` off all nodes from there to `frontier`, between which it matters.
+void BeginAnew(std::vector<LatticeNode>& lattice, size_t begin, size_t frontier) {
+  const auto offset = static_cast<float>(lattice[begin].score);
+  for (size_t i = begin; i <= frontier; ++i) {
+    if (i > begin && !lattice[i].is_reached) continue;
+    lattice[i].score = static_cast<float>(lattice[i].score) - offset;
+  }
+}
 
 }  // namespace
 
@@ -24,6 +40,7 @@ absl::StatusOr<std::unique_ptr<UnigramModel>> UnigramModel::Create(
   PrefixTrie::Entries entries;
   entries.reserve(pieces.size());
   double lowest = std::numeric_limits<double>::max();
+  bool has_score = false;
   for (const ScoredPiece& piece : pieces) {
     if (!std::isfinite(piece.score)) {
       return absl::InvalidArgumentError(
@@ -34,13 +51,16 @@ absl::StatusOr<std::unique_ptr<UnigramModel>> UnigramModel::Create(
                                                      " bytes, at most ", kMaxPieceBytes,
                                                      " may be"));
     }
-    lowest = std::min(lowest, piece.score);
+    if (!piece.is_user_defined) {
+      lowest = std::min(lowest, piece.score);
+      has_score = true;
+    }
     if (piece.text.empty()) continue;
     entries.emplace_back(piece.text, static_cast<int32_t>(model->ids_.size()));
     model->ids_.push_back(piece.id);
-    model->scores_.push_back(piece.score);
+    model->scores_.push_back(piece.is_user_defined ? SymbolScore(piece.text) : piece.score);
   }
-  model->unknown_score_ = (pieces.empty() ? 0.0 : lowest) - kUnknownPenalty;
+  model->unknown_score_ = (has_score ? lowest : 0.0) - kUnknownPenalty;
   model->trie_ = PrefixTrie(std::move(entries));
   return model;
 }
@@ -50,16 +70,19 @@ template <class Score>
 void UnigramModel::FindBestPath(std::string_view text, Workspace& workspace) const {
   std::vector<LatticeNode>& lattice = workspace.lattice;
   lattice.assign(text.size() + 1, LatticeNode());
+  size_t frontier = 0;  // The last end that is reached.
   const auto offer = [&](size_t begin, size_t end, double score, int32_t piece) {
-    const double total = static_cast<Score>(score) + static_cast<Score>(lattice[begin].score);
+    const Score total = static_cast<Score>(score) + static_cast<Score>(lattice[begin].score);
+    frontier = std::max(frontier, end);
     LatticeNode& node = lattice[end];
-    if (node.is_reached && static_cast<Score>(total) <= static_cast<Score>(node.score)) return;
-    node = {.score = static_cast<Score>(total),
-            .begin = static_cast<uint32_t>(begin),
-            .piece = piece,
-            .is_reached = true};
+    if (node.is_reached && total <= static_cast<Score>(node.score)) return;
+    node = {
+        .score = total, .begin = static_cast<uint32_t>(begin), .piece = piece, .is_reached = true};
   };
   for (size_t begin = 0; begin < text.size();) {
+    if (options_.is_single_precision && std::abs(lattice[begin].score) > kLargeSum) {
+      BeginAnew(lattice, begin, frontier);
+    }
     const size_t character = DecodeUtf8(text, begin).length;
     bool covers_character = false;
     trie_.ForEachPrefix(text.substr(begin), [&](size_t length, int32_t piece) {

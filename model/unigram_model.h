@@ -18,6 +18,7 @@ struct ScoredPiece {
   std::string_view text;
   TokenId id = 0;
   double score = 0.0;
+  bool is_user_defined = false;  // For a unigram model: so likely that the score does not count.
 };
 
 // Tokens of single bytes; -1: there is none.
@@ -28,7 +29,8 @@ struct UnigramOptions {
   // left out.
   TokenId unknown_id = -1;
   bool fuse_unknown = true;  // Several in a row become one token.
-  // Sums are kept in single precision, as the SentencePiece library keeps them: it decides ties.
+  // Sums are kept in single precision, and begin anew when they get large, as in the SentencePiece
+  // library (0.2.3): it decides ties.
   bool is_single_precision = false;
 };
 

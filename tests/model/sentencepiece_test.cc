@@ -256,6 +256,59 @@ TEST(UnigramModelTest, TakesTheLikeliestSegmentation) {
   EXPECT_THAT(Ids(*tokenizer, "azzb", plain), ElementsAre(mark, a, 0, b));
 }
 
+TEST(UnigramModelTest, UserDefinedTokensAreVeryLikelyPieces) {
+  TestModel model;
+  model.trainer = VarintField(3, 1);
+  model.Add("<unk>", 0, TokenType::kUnknown);
+  model.Add("<s>", 0, TokenType::kControl);
+  model.Add("</s>", 0, TokenType::kControl);
+  const TokenId mark = model.Add(kMark, -3);
+  const TokenId a = model.Add("a", -3);
+  const TokenId four = model.Add(std::string(kMark) + kMark + kMark + kMark, -0.25f);
+  const TokenId two = model.Add(std::string(kMark) + kMark, -50, TokenType::kUserDefined);
+  const TokenId ab = model.Add("ab", 0, TokenType::kUserDefined);
+  const auto tokenizer = model.Parse();
+  const EncodeOptions plain{.add_bos = false};
+  EXPECT_THAT(Ids(*tokenizer, " a", plain), ElementsAre(two, a));
+  // The first of equally likely ways: not the leftmost match.
+  EXPECT_THAT(Ids(*tokenizer, "  a", plain), ElementsAre(mark, two, a));
+  EXPECT_THAT(Ids(*tokenizer, "   a", plain), ElementsAre(two, two, a));
+  EXPECT_THAT(Ids(*tokenizer, "aab", plain), ElementsAre(mark, a, ab));
+  EXPECT_THAT(Ids(*tokenizer, "ab ab", plain), ElementsAre(mark, ab, mark, ab));
+  EXPECT_NE(four, two);
+}
+
+TEST(SentencePieceTest, UserDefinedTokensPassTheNormaliser) {
+  std::vector<uint32_t> units(256, 0);
+  units[0] = 1u << 10;  // Children of the root lie at 1 ^ byte.
+  const uint32_t node = 1 ^ 'U';
+  units[node] = 2u << 10 | 1u << 8 | 'U';  // "U" becomes "u".
+  units[node ^ 2] = 0x80000000u;
+  const uint32_t control = 1 ^ 0x1D;
+  units[control] = 2u << 10 | 1u << 8 | 0x1D;  // U+001D becomes nothing.
+  units[control ^ 2] = 0x80000000u | 1;
+  std::string map(4, '\0');
+  const auto size = static_cast<uint32_t>(units.size() * 4);
+  std::memcpy(map.data(), &size, 4);
+  map.append(reinterpret_cast<const char*>(units.data()), size);
+  map += std::string("u\0", 2);
+  for (const uint64_t model_type : {1, 2}) {
+    TestModel model;
+    model.trainer = VarintField(3, model_type);
+    model.normalizer = BytesField(2, map) + VarintField(3, 0) + VarintField(4, 0);
+    model.Add("<unk>", 0, TokenType::kUnknown);
+    model.Add("<s>", 0, TokenType::kControl);
+    model.Add("</s>", 0, TokenType::kControl);
+    const TokenId u = model.Add("u", -3);
+    const TokenId symbol = model.Add("[U]", 0, TokenType::kUserDefined);
+    EXPECT_THAT(Ids(*model.Parse(), "U[U]u", {.add_bos = false}), ElementsAre(u, symbol, u));
+    // A space goes in front of a text of which nothing else is left.
+    model.normalizer = BytesField(2, map) + VarintField(4, 0);
+    const TokenId mark = model.Add(kMark, -4);
+    EXPECT_THAT(Ids(*model.Parse(), "\x1D", {.add_bos = false}), ElementsAre(mark));
+  }
+}
+
 TEST(UnigramModelTest, EqualsTheBestOfAllSegmentations) {
   std::mt19937 random(9);
   ByteIds none;
