@@ -21,10 +21,11 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 // Receives the parser's events (its SAX interface, which throws nothing) and builds the tree.
 class JsonBuilder {
  public:
-  explicit JsonBuilder(size_t max_values) : max_values_(max_values) {}
+  JsonBuilder(size_t max_values, bool is_exact) : max_values_(max_values), is_exact_(is_exact) {}
 
   JsonValue Take() { return std::move(root_); }
-  const std::string& error() const { return error_; }
+  // Why the parse ended; the message has no label yet.
+  const absl::Status& status() const { return status_; }
 
   // The interface that nlohmann::json::sax_parse asks for; false ends the parse.
   using Json = nlohmann::json;
@@ -35,12 +36,13 @@ class JsonBuilder {
   bool number_unsigned(Json::number_unsigned_t value) {
     // What does not fit is a float, as the parser itself treats what does not fit 64 bits.
     if (value > uint64_t{std::numeric_limits<int64_t>::max()}) {
-      return Add(JsonValue(static_cast<double>(value)));
+      return AddBigInteger(static_cast<double>(value));
     }
     return Add(JsonValue(static_cast<int64_t>(value)));
   }
-  bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
-    return Add(JsonValue(value));
+  bool number_float(Json::number_float_t value, const Json::string_t& text) {
+    const bool is_integer = text.find_first_of(".eE") == std::string::npos;
+    return is_integer ? AddBigInteger(value) : Add(JsonValue(value));
   }
   bool string(Json::string_t& value) { return Add(JsonValue(std::move(value))); }
   bool binary(Json::binary_t& /*value*/) { return false; }
@@ -58,9 +60,15 @@ class JsonBuilder {
   }
 
  private:
-  bool Fail(std::string error) {
-    error_ = std::move(error);
+  bool Fail(const std::string& error) { return Fail(absl::InvalidArgumentError(error)); }
+  bool Fail(absl::Status status) {
+    status_ = std::move(status);
     return false;
+  }
+
+  bool AddBigInteger(double value) {
+    if (!is_exact_) return Add(JsonValue(value));
+    return Fail(absl::OutOfRangeError("an integer below -2^63 or above 2^63 - 1"));
   }
 
   // Puts the value into the container that is open, and says where it is now.
@@ -79,7 +87,7 @@ class JsonBuilder {
 
   bool CountValue() {
     if (++num_values_ <= max_values_) return true;
-    return Fail(absl::StrCat("more than ", max_values_, " values"));
+    return Fail(absl::ResourceExhaustedError(absl::StrCat("more than ", max_values_, " values")));
   }
 
   bool Add(JsonValue value) {
@@ -118,11 +126,12 @@ class JsonBuilder {
   }
 
   size_t max_values_;
+  bool is_exact_;  // Integers are, or the text is refused.
   size_t num_values_ = 0;
   JsonValue root_;
   std::vector<JsonValue*> open_;
   std::string key_;
-  std::string error_;
+  absl::Status status_;
 };
 
 const JsonValue* JsonValue::Find(std::string_view key) const {
@@ -134,24 +143,52 @@ const JsonValue* JsonValue::Find(std::string_view key) const {
   return nullptr;
 }
 
+size_t JsonValue::CountValues() const {
+  size_t count = 1;
+  if (const Array* array = AsArray()) {
+    for (const JsonValue& value : *array) count += value.CountValues();
+  }
+  if (const Object* object = AsObject()) {
+    for (const auto& [name, value] : *object) count += value.CountValues();
+  }
+  return count;
+}
+
 std::string_view JsonValue::kind() const {
   constexpr std::string_view kKinds[] = {"null",     "a bool",   "an integer", "a float",
                                          "a string", "an array", "an object"};
   return kKinds[value_.index()];
 }
 
+namespace {
+
+absl::StatusOr<JsonValue> Parse(std::string_view text, std::string_view label,
+                                JsonBuilder&& builder) {
+  const auto error = [&](const absl::Status& status) {
+    return absl::Status(status.code(),
+                        absl::StrCat(std::string(label), ": ", std::string(status.message())));
+  };
+  const auto invalid = [&](const char* rule) { return error(absl::InvalidArgumentError(rule)); };
+  if (text.empty()) return invalid("empty, expected JSON");
+  if (text.starts_with(kByteOrderMark)) return invalid("begins with a byte order mark");
+  // No JSON holds one, and the parser would take it for the end of the text.
+  if (text.find('\0') != std::string_view::npos) return invalid("holds a NUL byte");
+  if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
+  return error(builder.status());
+}
+
+}  // namespace
+
 absl::StatusOr<JsonValue> ParseJson(std::string_view text, std::string_view label,
                                     size_t max_values) {
-  const auto error = [&](std::string_view rule) {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(label), ": ", std::string(rule)));
-  };
-  if (text.empty()) return error("empty, expected JSON");
-  if (text.starts_with(kByteOrderMark)) return error("begins with a byte order mark");
-  // No JSON holds one, and the parser would take it for the end of the text.
-  if (text.find('\0') != std::string_view::npos) return error("holds a NUL byte");
-  JsonBuilder builder(max_values);
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return error(builder.error());
-  return builder.Take();
+  absl::StatusOr<JsonValue> value = Parse(text, label, JsonBuilder(max_values, false));
+  if (value.ok()) return value;
+  return absl::InvalidArgumentError(value.status().message());
+}
+
+absl::StatusOr<JsonValue> ParseExactJson(std::string_view text, std::string_view label,
+                                         size_t max_values) {
+  return Parse(text, label, JsonBuilder(max_values, true));
 }
 
 }  // namespace vitrine

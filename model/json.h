@@ -37,6 +37,9 @@ class JsonValue {
   // The member of an object, by linear search; null when there is none, or this is no object.
   const JsonValue* Find(std::string_view key) const;
 
+  // How many values there are, this one included.
+  size_t CountValues() const;
+
   // "a string", "an object": for error messages.
   std::string_view kind() const;
 
@@ -46,8 +49,14 @@ class JsonValue {
   std::variant<std::nullptr_t, bool, int64_t, double, std::string, Array, Object> value_ = nullptr;
 };
 
-// INVALID_ARGUMENT with the rule and the byte offset; `label` names the text.
+// INVALID_ARGUMENT with the rule and the byte offset; `label` names the text. An integer beyond 64
+// bits is the float that is near it.
 absl::StatusOr<JsonValue> ParseJson(std::string_view text, std::string_view label,
                                     size_t max_values);
+
+// The same for what is passed on as it is: OUT_OF_RANGE where an integer has more than 64 bits, and
+// RESOURCE_EXHAUSTED where there are more than `max_values`.
+absl::StatusOr<JsonValue> ParseExactJson(std::string_view text, std::string_view label,
+                                         size_t max_values);
 
 }  // namespace vitrine

@@ -17,7 +17,7 @@
 namespace vitrine::server {
 namespace {
 
-constexpr size_t kMaxJsonValues = 100'000;
+constexpr size_t kMaxJsonValues = 100'000;  // In all fields of a chat together.
 
 // Empty messages are two bytes each on the wire and hundreds in memory.
 constexpr int kMaxMessages = 16'384;
@@ -70,26 +70,37 @@ absl::Status CheckUtf8(std::string_view field, std::string_view text) {
   return FieldError(field, std::string(absl::StrCat("invalid UTF-8 at byte ", bad)));
 }
 
-// The JSON of a field; null when it is empty.
-absl::StatusOr<JsonValue> ReadJson(std::string_view field, const std::string& text) {
+// The JSON of a field; null when it is empty. `values_left` is how many values it may have, and
+// what it leaves of them.
+absl::StatusOr<JsonValue> ReadJson(std::string_view field, const std::string& text,
+                                   size_t& values_left) {
   if (text.empty()) return JsonValue();
   VITRINE_RETURN_IF_ERROR(CheckUtf8(field, text));
-  absl::StatusOr<JsonValue> value = ParseJson(text, "JSON", kMaxJsonValues);
+  absl::StatusOr<JsonValue> value = ParseExactJson(text, "JSON", values_left);
   // The parser quotes what it stumbles over, which is the client's text.
-  if (!value.ok()) return FieldError(field, "is not JSON, or nests or holds more than it may");
+  if (absl::IsResourceExhausted(value.status())) {
+    return FieldError(field, std::string(absl::StrCat("the JSON of a chat must hold at most ",
+                                                      kMaxJsonValues, " values in all")));
+  }
+  if (absl::IsOutOfRange(value.status())) {
+    return FieldError(field, "holds an integer below -2^63 or above 2^63 - 1");
+  }
+  if (!value.ok()) return FieldError(field, "is not JSON, or nests deeper than it may");
+  values_left -= value->CountValues();
   return value;
 }
 
-absl::StatusOr<JsonValue> ReadArray(std::string_view field, const std::string& text) {
-  VITRINE_ASSIGN_OR_RETURN(JsonValue value, ReadJson(field, text));
+absl::StatusOr<JsonValue> ReadArray(std::string_view field, const std::string& text,
+                                    size_t& values_left) {
+  VITRINE_ASSIGN_OR_RETURN(JsonValue value, ReadJson(field, text, values_left));
   if (value.is_null() && text.empty()) return value;
   if (value.AsArray() == nullptr) return FieldError(field, "must be a JSON array");
   return value;
 }
 
-absl::StatusOr<JsonValue> ReadVariables(const std::string& text) {
+absl::StatusOr<JsonValue> ReadVariables(const std::string& text, size_t& values_left) {
   constexpr std::string_view kField = "chat.template_variables";
-  VITRINE_ASSIGN_OR_RETURN(JsonValue value, ReadJson(kField, text));
+  VITRINE_ASSIGN_OR_RETURN(JsonValue value, ReadJson(kField, text, values_left));
   if (value.is_null() && text.empty()) return value;
   const JsonValue::Object* const object = value.AsObject();
   if (object == nullptr) return FieldError(kField, "must be a JSON object");
@@ -101,7 +112,8 @@ absl::StatusOr<JsonValue> ReadVariables(const std::string& text) {
   return value;
 }
 
-absl::StatusOr<JsonValue> ReadMessage(const v1::ChatMessage& message, int index) {
+absl::StatusOr<JsonValue> ReadMessage(const v1::ChatMessage& message, int index,
+                                      size_t& values_left) {
   const auto field = [&](std::string_view name) { return Indexed("chat.messages", index, name); };
   if (message.role().empty()) return FieldError(field("role"), "must not be empty");
   VITRINE_RETURN_IF_ERROR(CheckUtf8(field("role"), message.role()));
@@ -111,7 +123,8 @@ absl::StatusOr<JsonValue> ReadMessage(const v1::ChatMessage& message, int index)
   object.emplace_back("role", JsonValue(message.role()));
   object.emplace_back("content", JsonValue(message.content()));
   if (!message.name().empty()) object.emplace_back("name", JsonValue(message.name()));
-  VITRINE_ASSIGN_OR_RETURN(JsonValue calls, ReadArray(field("tool_calls"), message.tool_calls()));
+  VITRINE_ASSIGN_OR_RETURN(JsonValue calls,
+                           ReadArray(field("tool_calls"), message.tool_calls(), values_left));
   if (!calls.is_null()) object.emplace_back("tool_calls", std::move(calls));
   return JsonValue(std::move(object));
 }
@@ -125,13 +138,15 @@ absl::StatusOr<Conversation> ReadConversation(const v1::Chat& chat) {
   }
   Conversation conversation;
   JsonValue::Array messages;
+  size_t values_left = kMaxJsonValues;
   for (int i = 0; i < chat.messages_size(); ++i) {
-    VITRINE_ASSIGN_OR_RETURN(JsonValue message, ReadMessage(chat.messages(i), i));
+    VITRINE_ASSIGN_OR_RETURN(JsonValue message, ReadMessage(chat.messages(i), i, values_left));
     messages.push_back(std::move(message));
   }
   conversation.messages = JsonValue(std::move(messages));
-  VITRINE_ASSIGN_OR_RETURN(conversation.tools, ReadArray("chat.tools", chat.tools()));
-  VITRINE_ASSIGN_OR_RETURN(conversation.variables, ReadVariables(chat.template_variables()));
+  VITRINE_ASSIGN_OR_RETURN(conversation.tools, ReadArray("chat.tools", chat.tools(), values_left));
+  VITRINE_ASSIGN_OR_RETURN(conversation.variables,
+                           ReadVariables(chat.template_variables(), values_left));
   conversation.add_generation_prompt =
       !chat.has_add_generation_prompt() || chat.add_generation_prompt();
   return conversation;

@@ -52,7 +52,7 @@ absl::StatusOr<std::tm> ReadTime(const std::string& text) {
 }
 
 absl::StatusOr<Conversation> ReadConversation(const std::string& text) {
-  VITRINE_ASSIGN_OR_RETURN(const JsonValue json, ParseJson(text, "stdin", kMaxValues));
+  VITRINE_ASSIGN_OR_RETURN(const JsonValue json, ParseExactJson(text, "stdin", kMaxValues));
   const JsonValue::Object* const object = json.AsObject();
   if (object == nullptr) return absl::InvalidArgumentError("stdin: expected a JSON object");
   Conversation conversation;

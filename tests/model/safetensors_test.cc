@@ -239,7 +239,13 @@ TEST(JsonTest, RefusesWhatIsNotOurs) {
   }
   EXPECT_THAT(std::string(ParseJson("[1,2]", "test.json", 2).status().message()),
               HasSubstr("more than 2 values"));
+  EXPECT_TRUE(absl::IsResourceExhausted(ParseExactJson("[1,2]", "test.json", 2).status()));
   EXPECT_TRUE(ParseJson("[1,2]", "test.json", 3).ok());
+  EXPECT_EQ(ParseJson(R"({"a":[1,{}]})", "test.json", 4)->CountValues(), 4u);
+  for (const std::string text : {"[9223372036854775808]", "[-9223372036854775809]"}) {
+    EXPECT_TRUE(absl::IsOutOfRange(ParseExactJson(text, "test.json", 3).status())) << text;
+    EXPECT_TRUE(ParseJson(text, "test.json", 3).ok()) << text;
+  }
   EXPECT_TRUE(ParseJson(std::string(64, '[') + std::string(64, ']'), "test.json", 64).ok());
 }
 

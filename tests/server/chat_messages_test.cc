@@ -125,6 +125,21 @@ TEST_F(ChatMessagesTest, PassesOnWhatTemplatesAskFor) {
   EXPECT_EQ(text("{{ strftime_now('%Y-%m-%d') }}", [](v1::Chat&) {}), "2025-03-14");
 }
 
+// A JSON array of `count` numbers.
+std::string Numbers(int count) {
+  std::string text = "[0";
+  for (int i = 1; i < count; ++i) text += ",0";
+  return text + "]";
+}
+
+TEST_F(ChatMessagesTest, IntegersStayExact) {
+  SetTemplate("{{ tools[0] }}|{{ tools[1] }}");
+  const auto prompt =
+      Encode([](v1::Chat& c) { c.set_tools("[9223372036854775807,-9223372036854775808]"); });
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(prompt->rendered.text, "9223372036854775807|-9223372036854775808");
+}
+
 TEST_F(ChatMessagesTest, EachBrokenRuleNamesItsField) {
   struct Case {
     std::string field;
@@ -146,6 +161,14 @@ TEST_F(ChatMessagesTest, EachBrokenRuleNamesItsField) {
            {"chat.messages[1].role", [](v1::Chat& c) { c.add_messages(); }},
            {"chat.tools", [](v1::Chat& c) { c.set_tools("secret"); }},
            {"chat.tools", [](v1::Chat& c) { c.set_tools("null"); }},
+           {"chat.tools", [](v1::Chat& c) { c.set_tools("[9223372036854775808]"); }},
+           {"chat.tools", [](v1::Chat& c) { c.set_tools("[-123456789012345678901]"); }},
+           {"chat.tools", [](v1::Chat& c) { c.set_tools(Numbers(100'000)); }},
+           {"chat.messages[1].tool_calls",
+            [](v1::Chat& c) {
+              c.mutable_messages(0)->set_tool_calls(Numbers(60'000));
+              *c.add_messages() = c.messages(0);
+            }},
            {"chat.tools", [](v1::Chat& c) { c.set_tools(std::string(3000, '[')); }},
            {"chat.template_variables", [](v1::Chat& c) { c.set_template_variables("[]"); }},
            {"chat.template_variables",
