@@ -135,6 +135,10 @@ constexpr TensorNames kOptNames = {
     .down = "fc2.weight",
 };
 
+// The table of embeddings grows by as much when it is loaded, so a small file must not ask for
+// more.
+constexpr int kMostWidening = 16;
+
 constexpr FolderDefaults kGptDefaults = {.epsilon_key = "layer_norm_epsilon",
                                          .epsilon = 1e-5,
                                          .activation_key = "activation_function",
@@ -400,6 +404,11 @@ absl::StatusOr<FolderFamily> ReadOpt(JsonConfigReader& reader) {
   VITRINE_RETURN_IF_ERROR(ReadOptNorms(reader, family));
   VITRINE_ASSIGN_OR_RETURN(const int width,
                            reader.Int("word_embed_proj_dim", 1, kMaxWidth, config.d_model));
+  if (width < config.d_model / kMostWidening) {
+    return reader.Unsupported("word_embed_proj_dim",
+                              absl::StrCat("is ", width, ", less than a ", kMostWidening,
+                                           "th of hidden_size, ", config.d_model));
+  }
   if (width != config.d_model) {
     config.d_embedding = width;
     names.embedding_projection = "decoder.project_in.weight";

@@ -93,6 +93,8 @@ constexpr Rename kLlamaNames[] = {
     {"self_attn.o_proj", "attn_output"},
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
+    {"self_attn.q_layernorm.norms.0", "attn_q_norm"},
+    {"self_attn.k_layernorm.norms.0", "attn_k_norm"},
     {"mlp.gate_up_proj", "ffn_up"},
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
@@ -146,6 +148,7 @@ constexpr Form kForms[] = {
     {"gemma3_text", "gemma3", kLlamaNames, true, true},
     {"gpt2", "gpt2", kGpt2Names},
     {"gpt_neox", "gptneox", kNeoXNames},
+    {"stablelm", "stablelm", kLlamaNames},
 };
 
 Json ReadConfig(const std::string& folder) {
@@ -270,11 +273,33 @@ class Converter {
     return name;
   }
 
-  void AddTensor(const TensorView& tensor) {
+  // A tensor for each head is one for all of them there.
+  Matrix ReadHeadNorms(const std::string& name) const {
+    Matrix norms;
+    const size_t number = name.rfind(".0.") + 1;
+    for (norms.rows = 0;; ++norms.rows) {
+      std::string head = name;
+      const TensorView* tensor = file_->Find(head.replace(number, 1, std::to_string(norms.rows)));
+      if (tensor == nullptr) return norms;
+      const std::vector<float> values = Read(*tensor).values;
+      norms.values.insert(norms.values.end(), values.begin(), values.end());
+      norms.columns = tensor->columns();
+    }
+  }
+
+  static Matrix Read(const TensorView& tensor) {
     Matrix matrix{.values = std::vector<float>(static_cast<size_t>(tensor.elements())),
                   .rows = tensor.rows(),
                   .columns = tensor.columns()};
     DequantizeRow(tensor.dtype, tensor.data, tensor.elements(), matrix.values.data());
+    return matrix;
+  }
+
+  void AddTensor(const TensorView& tensor) {
+    const size_t head = tensor.name.find(".norms.");
+    const bool is_of_head = head != std::string::npos;
+    if (is_of_head && tensor.name.substr(head) != ".norms.0.weight") return;
+    Matrix matrix = is_of_head ? ReadHeadNorms(tensor.name) : Read(tensor);
     const std::string name = Name(tensor.name);
     const bool is_q_or_k = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
     const bool turns_pairs = form_.architecture == "llama" || form_.architecture == "olmo";
@@ -290,7 +315,8 @@ class Converter {
       for (float& value : matrix.values) value += 1.0f;
     }
     std::vector<uint64_t> dimensions = {static_cast<uint64_t>(matrix.columns)};
-    if (tensor.shape.size() == 2) dimensions.push_back(static_cast<uint64_t>(matrix.rows));
+    if (tensor.shape.size() == 2 || is_of_head)
+      dimensions.push_back(static_cast<uint64_t>(matrix.rows));
     const auto* bytes = reinterpret_cast<const char*>(matrix.values.data());
     gguf_.AddTensor(name, dimensions, 0, std::string(bytes, matrix.values.size() * sizeof(float)));
   }
