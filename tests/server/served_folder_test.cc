@@ -142,7 +142,7 @@ TEST_F(ServedFolderTest, GreedyTokensOfEveryModelEqualTheReference) {
     EXPECT_EQ(Answer(request), greedy);
     ++num_models;
   }
-  EXPECT_EQ(num_models, 18);
+  EXPECT_EQ(num_models, 23);
 }
 
 TEST_F(ServedFolderTest, GenerationConfigIsInForce) {
