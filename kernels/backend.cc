@@ -287,6 +287,7 @@ void Backend::AdjustLogits(const AdjustLogitsArgs& args) {
 
 void Backend::Sample(const SampleArgs& args) {
   VITRINE_CHECK_LT(0, args.vocabulary);
+  VITRINE_CHECK_LE(args.vocabulary, kMaxSampleVocabulary);
   VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.rows.size()), args.vocabulary),
                    args.logits.size());
   for (const SampleRow& row : args.rows) {
@@ -298,6 +299,7 @@ void Backend::Sample(const SampleArgs& args) {
 
 void Backend::Logprobs(const LogprobsArgs& args) {
   VITRINE_CHECK_LT(0, args.vocabulary);
+  VITRINE_CHECK_LE(args.vocabulary, kMaxSampleVocabulary);
   VITRINE_CHECK_LE(args.rows.size(), args.output.size());
   for (const LogprobsRow& row : args.rows) {
     VITRINE_CHECK_LE(0, row.row);

@@ -23,6 +23,9 @@ struct SampleRow {
       -1;  // Row of SampleArgs::adjusted to draw from; -1: the row of the logits.
 };
 
+// Up to this many tokens sums of weights stay below 2^63.
+inline constexpr int kMaxSampleVocabulary = 1 << 22;
+
 // A row whose logits hold NaN or +inf, or nothing above -inf, gets this instead of a token.
 inline constexpr int32_t kNoToken = -1;
 

@@ -30,9 +30,6 @@ inline constexpr uint64_t kTopWeight = uint64_t{1} << 40;
 // that threads that flush subnormals draw the same token as those that do not.
 inline constexpr float kLeastTemperature = 0x1p-60f;
 
-// Sums of weights stay below 2^63 up to this many tokens.
-inline constexpr int kMaxSampleVocabulary = 1 << 22;
-
 // a * b + c, rounded twice on every machine.
 VITRINE_HOST_DEVICE inline float RoundedMultiplyAdd(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)

@@ -7,6 +7,7 @@
 
 #include "kernels/activated_mat_mul.h"
 #include "kernels/rope_write_kv.h"
+#include "kernels/sample.h"
 
 namespace vitrine {
 
@@ -16,7 +17,7 @@ inline constexpr int kMaxLayers = 1024;
 inline constexpr int kMaxWidth = 1 << 20;  // Of the residual stream and the feed-forward block.
 inline constexpr int kMaxHeads = 4096;
 inline constexpr int kMaxHeadDim = 1024;
-inline constexpr int kMaxVocabulary = 1 << 24;
+inline constexpr int kMaxVocabulary = kMaxSampleVocabulary;
 
 enum class NormKind { kRms, kLayer };
 

@@ -12,8 +12,8 @@ namespace vitrine {
 // seven bits are set (OCP 8-bit floating point specification, 2023, section 5.1).
 float FloatFromE4M3(uint8_t bits);
 
-// F8_E5M2: the upper byte of a half: five bits of exponent with bias 15, two of mantissa, infinities
-// and NaNs as in IEEE 754.
+// F8_E5M2: the upper byte of a half: five bits of exponent with bias 15, two of mantissa,
+// infinities and NaNs as in IEEE 754.
 float FloatFromE5M2(uint8_t bits);
 
 // Row `index` of a view with scales, scaled; `values` has view.columns elements.

@@ -28,9 +28,6 @@ VITRINE_INLINE void MultiplyPanel(const WorkerContext& context, const CpuMatrix&
 // Up to here two panels one by one are as fast as a pair.
 inline constexpr int kSinglePanelRows = 8;
 
-// Panels of a work item of an op that could take each alone.
-VITRINE_INLINE int UnitPanels(int rows) { return rows > kSinglePanelRows ? 2 : 1; }
-
 // Null: not a pair.
 VITRINE_INLINE IntegerKernel PairKernelOf(const WorkerContext& context, const RowView& input,
                                           const Panel& first, const Panel& second, int rows) {
@@ -82,6 +79,13 @@ VITRINE_INLINE void ForEachTile(const WorkerContext& context, int units, int row
   });
 }
 
+// Panels of a work item of an op that could take each alone: two where that still leaves enough
+// items to share out evenly.
+VITRINE_INLINE int UnitPanels(const WorkerContext& context, int panels, int rows) {
+  const int slices = (rows + kSliceRows - 1) / kSliceRows;
+  return rows > kSinglePanelRows && panels * slices >= 8 * context.pool.workers() ? 2 : 1;
+}
+
 template <class S>
 VITRINE_INLINE typename S::F LoadBias(const DeviceSpan<const float>& bias, const Panel& panel) {
   if (bias.empty()) return S::Zero();
@@ -120,7 +124,7 @@ void RunMatMul(const WorkerContext& context, const MatMulPhase& phase) {
   const RowView input = InputOf(context, args.input, phase.private_input);
   if (args.rows <= kTileRows) FetchRows(input, args.rows);
   const int panel_count = static_cast<int>(matrix.panels().size());
-  const int unit_panels = UnitPanels(args.rows);
+  const int unit_panels = UnitPanels(context, panel_count, args.rows);
   const int units = (panel_count + unit_panels - 1) / unit_panels;
   ForEachTile(context, units, args.rows, [&](int unit, int first_row, int rows) {
     const int first = unit * unit_panels;

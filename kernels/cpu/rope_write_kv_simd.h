@@ -338,8 +338,8 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
   const int panels_per_head = matrix.panels_per_head();
   // Pairs within a panel need no other panel: the smaller unit shares out more evenly.
   const bool is_local = writer.IsLocal();
-  const int unit_panels = is_local ? UnitPanels(total_rows) : panels_per_head;
   const int panel_count = static_cast<int>(matrix.panels().size());
+  const int unit_panels = is_local ? UnitPanels(context, panel_count, total_rows) : panels_per_head;
   const int units = (panel_count + unit_panels - 1) / unit_panels;
   auto& products = context.scratch.products;
   if (total_rows <= kTileRows) FetchRows(input, total_rows);
