@@ -268,6 +268,19 @@ void Backend::GatherRows(const GatherRowsArgs& args) {
   DoGatherRows(args);
 }
 
+void Backend::ScatterAdd(const ScatterAddArgs& args) {
+  VITRINE_CHECK_LT(0, args.columns);
+  VITRINE_CHECK_EQ(args.row_ids.size(), args.scales.size());
+  VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.row_ids.size()), args.columns),
+                   args.input.size());
+  for (const int32_t id : args.row_ids) {
+    VITRINE_CHECK_LE(Count(int64_t{id} + 1, args.columns), args.output.size());
+  }
+  DoScatterAdd(args);
+}
+
+void Backend::DoScatterAdd(const ScatterAddArgs&) { VITRINE_CHECK(!"an op of other backends"); }
+
 void Backend::AdjustLogits(const AdjustLogitsArgs& args) {
   VITRINE_CHECK_LT(0, args.vocabulary);
   VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.adjustments.size()), args.vocabulary),

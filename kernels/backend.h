@@ -35,6 +35,7 @@
 #include "kernels/rms_norm_add.h"
 #include "kernels/rope_write_kv.h"
 #include "kernels/sample.h"
+#include "kernels/scatter_add.h"
 
 namespace vitrine {
 
@@ -114,6 +115,7 @@ class Backend {
   void AttentionRows(const AttentionRowsArgs& args);
   void AttentionReduce(const AttentionReduceArgs& args);
   void GatherRows(const GatherRowsArgs& args);
+  void ScatterAdd(const ScatterAddArgs& args);  // Not where records().
   void AdjustLogits(const AdjustLogitsArgs& args);
   void Sample(const SampleArgs& args);
   void Logprobs(const LogprobsArgs& args);
@@ -148,6 +150,7 @@ class Backend {
   virtual void DoAttentionRows(const AttentionRowsArgs& args) = 0;
   virtual void DoAttentionReduce(const AttentionReduceArgs& args) = 0;
   virtual void DoGatherRows(const GatherRowsArgs& args) = 0;
+  virtual void DoScatterAdd(const ScatterAddArgs& args);
   virtual void DoAdjustLogits(const AdjustLogitsArgs& args) = 0;
   virtual void DoSample(const SampleArgs& args) = 0;
   virtual void DoLogprobs(const LogprobsArgs& args) = 0;

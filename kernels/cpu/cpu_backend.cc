@@ -80,6 +80,9 @@ class CpuBackend final : public Backend {
   void DoGatherRows(const GatherRowsArgs& args) override {
     if (!args.row_ids.empty()) recorder_.Add(GatherRowsPhase{args});
   }
+  void DoScatterAdd(const ScatterAddArgs& args) override {
+    if (!args.row_ids.empty()) recorder_.Add(ScatterAddPhase{args});
+  }
   void DoAdjustLogits(const AdjustLogitsArgs& args) override {
     if (!args.adjustments.empty()) recorder_.Add(AdjustLogitsPhase{args});
   }

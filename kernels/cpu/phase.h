@@ -23,6 +23,7 @@
 #include "kernels/rms_norm_add.h"
 #include "kernels/rope_write_kv.h"
 #include "kernels/sample.h"
+#include "kernels/scatter_add.h"
 
 namespace vitrine::cpu {
 
@@ -32,6 +33,10 @@ struct EmbedPhase {
 
 struct GatherRowsPhase {
   GatherRowsArgs args;
+};
+
+struct ScatterAddPhase {
+  ScatterAddArgs args;
 };
 
 // An op that fills a row buffer from rows of its own.
@@ -103,11 +108,11 @@ struct LogprobsPhase {
   LogprobsArgs args;
 };
 
-using Phase =
-    std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, LayerNormPhase, PackRowsPhase,
-                 RmsNormAddPhase, MatMulPhase, ActivatedMatMulPhase, RopeWriteKvPhase,
-                 MatMulRopeWriteKvPhase, PagedAttentionPhase, QuantizePhase, AttentionRowsPhase,
-                 AttentionReducePhase, AdjustLogitsPhase, SamplePhase, LogprobsPhase>;
+using Phase = std::variant<EmbedPhase, GatherRowsPhase, RmsNormPhase, LayerNormPhase, PackRowsPhase,
+                           RmsNormAddPhase, MatMulPhase, ActivatedMatMulPhase, RopeWriteKvPhase,
+                           MatMulRopeWriteKvPhase, PagedAttentionPhase, QuantizePhase,
+                           AttentionRowsPhase, AttentionReducePhase, AdjustLogitsPhase, SamplePhase,
+                           LogprobsPhase, ScatterAddPhase>;
 
 inline const CpuMatrix& AsMatrix(const PackedMatrix* matrix) {
   return static_cast<const CpuMatrix&>(*matrix);

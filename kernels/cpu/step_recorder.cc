@@ -87,6 +87,18 @@ void RunGatherRows(const WorkerContext& context, const GatherRowsPhase& phase) {
   });
 }
 
+void RunScatterAdd(const WorkerContext& context, const ScatterAddPhase& phase) {
+  const ScatterAddArgs& args = phase.args;
+  const auto columns = static_cast<size_t>(args.columns);
+  const auto rows = static_cast<int64_t>(args.row_ids.size());
+  context.pool.ForEach(context.worker, rows, 1, [&](int64_t item) {
+    const auto i = static_cast<size_t>(item);
+    const float* input = args.input.data() + i * columns;
+    float* output = args.output.data() + static_cast<size_t>(args.row_ids[i]) * columns;
+    for (size_t c = 0; c < columns; ++c) output[c] += args.scales[i] * input[c];
+  });
+}
+
 void RunAttentionReduce(const WorkerContext& context, const AttentionReducePhase& phase) {
   const auto rows = static_cast<int64_t>(phase.args.rows.size());
   context.pool.ForEach(context.worker, rows, 1, [&](int64_t row) {
@@ -245,6 +257,7 @@ void StepRecorder::RunPhase(const WorkerContext& context, const Phase& phase) {
           [&](const AdjustLogitsPhase& op) { RunAdjustLogits(context, op); },
           [&](const SamplePhase& op) { RunSample(context, op); },
           [&](const LogprobsPhase& op) { RunLogprobs(context, op); },
+          [&](const ScatterAddPhase& op) { RunScatterAdd(context, op); },
       },
       phase);
 }

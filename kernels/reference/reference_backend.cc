@@ -22,6 +22,7 @@
 #include "kernels/reference/rms_norm_add.h"
 #include "kernels/reference/rope_write_kv.h"
 #include "kernels/reference/sample.h"
+#include "kernels/reference/scatter_add.h"
 
 namespace vitrine {
 namespace {
@@ -76,6 +77,7 @@ class ReferenceBackend final : public Backend {
     reference::AttentionReduce(args);
   }
   void DoGatherRows(const GatherRowsArgs& args) override { reference::GatherRows(args); }
+  void DoScatterAdd(const ScatterAddArgs& args) override { reference::ScatterAdd(args); }
   void DoAdjustLogits(const AdjustLogitsArgs& args) override { reference::AdjustLogits(args); }
   void DoSample(const SampleArgs& args) override { reference::Sample(args); }
   void DoLogprobs(const LogprobsArgs& args) override { reference::Logprobs(args); }

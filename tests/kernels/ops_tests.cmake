@@ -15,5 +15,6 @@ set(VITRINE_OPS_TESTS
   rms_norm_test.cc
   rope_write_kv_test.cc
   sample_test.cc
-  sampling_distribution_test.cc)
+  sampling_distribution_test.cc
+  scatter_add_test.cc)
 set(VITRINE_OPS_TEST_SUPPORT attention_oracle.cc backends.cc golden.cc paged.cc)

@@ -82,6 +82,7 @@ class SpyBackend final : public Backend {
     inner_->AttentionReduce(args);
   }
   void DoGatherRows(const GatherRowsArgs& args) override { inner_->GatherRows(args); }
+  void DoScatterAdd(const ScatterAddArgs& args) override { inner_->ScatterAdd(args); }
   void DoSample(const SampleArgs& args) override { inner_->Sample(args); }
   void DoAdjustLogits(const AdjustLogitsArgs& args) override { inner_->AdjustLogits(args); }
   void DoLogprobs(const LogprobsArgs& args) override { inner_->Logprobs(args); }
