@@ -18,6 +18,7 @@ inline constexpr int kMaxWidth = 1 << 20;  // Of the residual stream and the fee
 inline constexpr int kMaxHeads = 4096;
 inline constexpr int kMaxHeadDim = 1024;
 inline constexpr int kMaxVocabulary = kMaxSampleVocabulary;
+inline constexpr int kMaxExperts = 1024;
 
 enum class NormKind { kRms, kLayer };
 
@@ -44,8 +45,18 @@ enum class PositionBias {
   kAlibi,    // Slopes on the scores (Press et al., 2021)
 };
 
+// A mixture of experts: feed-forward blocks of which each row passes a few.
+struct ExpertConfig {
+  int count = 0;                    // 0: one block for all rows.
+  int per_token = 0;                // Blocks that a row passes.
+  int d_ff = 0;                     // Width of each.
+  bool normalizes_weights = false;  // Those of the chosen ones sum to 1: Mixtral
+  int d_shared = 0;                 // Of one that all rows pass, too; 0: none (Qwen 2 MoE).
+};
+
 // What differs between the layers of one model.
 struct LayerConfig {
+  bool is_dense = false;     // One feed-forward block for all rows, in a mixture of experts.
   int window = 0;            // Keys a row sees, its own included; 0: all before it.
   bool rotates = true;       // False: no rotation in this layer (SmolLM3).
   bool local_rope = false;   // Rotates by local_rope_frequencies (Gemma 3's windowed layers).
@@ -64,6 +75,7 @@ struct ModelConfig {
   int d_ff = 0;            // Width of the feed-forward block.
   int vocabulary = 0;      // Rows of the embedding.
   int context_length = 0;  // Tokens the model was trained for.
+  ExpertConfig experts;
   float norm_epsilon = 0.0f;
   float attention_scale = 0.0f;  // 1 / sqrt(head_dim) unless the file says otherwise.
   Activation activation = Activation::kSilu;
@@ -98,6 +110,7 @@ struct ModelConfig {
   float logit_softcap = 0.0f;       // 0: none
   std::vector<LayerConfig> layers;  // [num_layers]; empty: all as LayerConfig's defaults
 
+  bool has_experts(int index) const { return experts.count > 0 && !layer(index).is_dense; }
   int embedding_width() const { return d_embedding == 0 ? d_model : d_embedding; }
   LayerConfig layer(int index) const {
     return layers.empty() ? LayerConfig{} : layers[static_cast<size_t>(index)];

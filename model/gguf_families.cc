@@ -122,9 +122,59 @@ absl::Status ExpectLayout(GgufConfigReader& reader, std::string_view expected) {
                             absl::StrCat("is ", Quote(layout), ", which is not supported"));
 }
 
-// Rows of q and k permuted for interleaved pairs.
-absl::Status ReadLlama(GgufConfigReader& reader, GgufDescription&) {
-  return ExpectLayout(reader, "Meta AI original pth");
+// A mixture of experts, whose matrices are one tensor for each part. Layers without a router are
+// dense. Whether the weights of the chosen ones sum to 1 is a property of the architecture.
+absl::Status ReadExperts(GgufConfigReader& reader, bool normalizes_weights,
+                         GgufDescription& model) {
+  ModelConfig& config = model.config;
+  ExpertConfig& experts = config.experts;
+  VITRINE_ASSIGN_OR_RETURN(experts.count, reader.Int("expert_count", 1, kMaxExperts));
+  VITRINE_ASSIGN_OR_RETURN(experts.per_token, reader.Int("expert_used_count", 1, experts.count));
+  VITRINE_ASSIGN_OR_RETURN(experts.d_ff,
+                           reader.Int("expert_feed_forward_length", 1, kMaxWidth, config.d_ff));
+  experts.normalizes_weights = normalizes_weights;
+  TensorNames& names = model.names;
+  names.router = "ffn_gate_inp.weight";
+  names.expert_gate = "ffn_gate_exps.weight";
+  names.expert_up = "ffn_up_exps.weight";
+  names.expert_down = "ffn_down_exps.weight";
+  config.layers.resize(static_cast<size_t>(config.num_layers));
+  for (int i = 0; i < config.num_layers; ++i) {
+    const std::string router = absl::StrCat("blk.", i, ".", std::string(names.router));
+    config.layers[static_cast<size_t>(i)].is_dense = reader.tensors().Find(router) == nullptr;
+  }
+  return absl::OkStatus();
+}
+
+// Rows of q and k permuted for interleaved pairs. Mixtral is a llama with experts.
+absl::Status ReadLlama(GgufConfigReader& reader, GgufDescription& model) {
+  VITRINE_RETURN_IF_ERROR(ExpectLayout(reader, "Meta AI original pth"));
+  VITRINE_ASSIGN_OR_RETURN(const int experts, reader.Int("expert_count", 0, kMaxExperts, 0));
+  return experts == 0 ? absl::OkStatus() : ReadExperts(reader, true, model);
+}
+
+absl::Status ReadOlmoE(GgufConfigReader& reader, GgufDescription& model) {
+  model.config.qk_norm = QkNorm::kAllHeads;
+  NameQkNorms(model.names);
+  return ReadExperts(reader, false, model);
+}
+
+absl::Status ReadQwen2Moe(GgufConfigReader& reader, GgufDescription& model) {
+  VITRINE_RETURN_IF_ERROR(ReadExperts(reader, false, model));
+  VITRINE_ASSIGN_OR_RETURN(model.config.experts.d_shared,
+                           reader.Int("expert_shared_feed_forward_length", 1, kMaxWidth));
+  TensorNames& names = model.names;
+  names.shared_router = "ffn_gate_inp_shexp.weight";
+  names.shared_gate = "ffn_gate_shexp.weight";
+  names.shared_up = "ffn_up_shexp.weight";
+  names.shared_down = "ffn_down_shexp.weight";
+  return absl::OkStatus();
+}
+
+absl::Status ReadQwen3Moe(GgufConfigReader& reader, GgufDescription& model) {
+  model.config.qk_norm = QkNorm::kPerHead;
+  NameQkNorms(model.names);
+  return ReadExperts(reader, true, model);
 }
 
 absl::Status ReadQwen3(GgufConfigReader&, GgufDescription& model) {
@@ -339,10 +389,13 @@ constexpr Family kFamilies[] = {
     {"mpt", kLayer, std::nullopt, Activation::kGeluErf, false, ReadMpt},
     {"olmo", kLayer, kPairs, Activation::kSilu, true, ReadOlmo},
     {"olmo2", kRms, kHalves, Activation::kSilu, true, ReadOlmo2},
+    {"olmoe", kRms, kHalves, Activation::kSilu, true, ReadOlmoE},
     {"phi2", kLayer, kHalves, Activation::kGeluTanh, false, ReadPhi2},
     {"phi3", kRms, kHalves, Activation::kSilu, true, ReadPhi3},
     {"qwen2", kRms, kHalves, Activation::kSilu, true, nullptr},
+    {"qwen2moe", kRms, kHalves, Activation::kSilu, true, ReadQwen2Moe},
     {"qwen3", kRms, kHalves, Activation::kSilu, true, ReadQwen3},
+    {"qwen3moe", kRms, kHalves, Activation::kSilu, true, ReadQwen3Moe},
     {"smollm3", kRms, kPairs, Activation::kSilu, true, ReadSmolLm3},
     {"stablelm", kLayer, kHalves, Activation::kSilu, true, ReadStableLm},
     {"starcoder", kLayer, std::nullopt, Activation::kGeluTanh, false, ReadGpt2},

@@ -104,6 +104,13 @@ std::string DescribePositions(const ModelConfig& config) {
 void AddConfig(const ModelConfig& config, Report& report) {
   report.Add("layers", absl::StrCat(config.num_layers));
   report.Add("width", absl::StrCat(config.d_model, ", feed-forward ", config.d_ff));
+  if (const ExpertConfig& experts = config.experts; experts.count > 0) {
+    report.Add(
+        "experts",
+        absl::StrCat(experts.count, ", ", experts.per_token, " for each token, feed-forward ",
+                     experts.d_ff,
+                     experts.d_shared > 0 ? absl::StrCat(", shared ", experts.d_shared) : ""));
+  }
   report.Add("heads", absl::StrCat(config.num_heads, " of ", config.head_dim, " dimensions, ",
                                    config.num_kv_heads, " for keys and values"));
   report.Add("positions", DescribePositions(config));

@@ -105,6 +105,37 @@ absl::Status ReadPeriodicWindow(JsonConfigReader& reader, int period, ModelConfi
   return ReadWindowedLayers(reader, window, is_windowed, config);
 }
 
+// How many experts there are and how they are called. `d_ff_key`: the width of one.
+absl::Status ReadExperts(JsonConfigReader& reader, std::string_view d_ff_key,
+                         FolderFamily& family) {
+  reader.Alias("num_experts", "num_local_experts");
+  ExpertConfig& experts = family.config.experts;
+  VITRINE_ASSIGN_OR_RETURN(experts.count, reader.Int("num_experts", 1, kMaxExperts));
+  VITRINE_ASSIGN_OR_RETURN(experts.per_token, reader.Int("num_experts_per_tok", 1, experts.count));
+  VITRINE_ASSIGN_OR_RETURN(experts.d_ff, reader.Int(d_ff_key, 1, kMaxWidth));
+  VITRINE_ASSIGN_OR_RETURN(experts.normalizes_weights, reader.Bool("norm_topk_prob", false));
+  TensorNames& names = family.names;
+  names.router = "mlp.gate.weight";
+  names.expert_prefix = "mlp.experts.";
+  names.expert_gate = ".gate_proj.weight";
+  names.expert_up = ".up_proj.weight";
+  names.expert_down = ".down_proj.weight";
+  return absl::OkStatus();
+}
+
+// Qwen's mixtures leave some layers as they were.
+absl::Status ReadDenseLayers(JsonConfigReader& reader, ModelConfig& config) {
+  VITRINE_ASSIGN_OR_RETURN(const int step, reader.Int("decoder_sparse_step", 1, kMaxLayers, 1));
+  VITRINE_ASSIGN_OR_RETURN(const std::vector<int> dense,
+                           reader.Ids("mlp_only_layers", config.num_layers - 1));
+  config.layers.resize(static_cast<size_t>(config.num_layers));
+  for (int i = 0; i < config.num_layers; ++i) {
+    config.layers[static_cast<size_t>(i)].is_dense = (i + 1) % step != 0;
+  }
+  for (const int layer : dense) config.layers[static_cast<size_t>(layer)].is_dense = true;
+  return absl::OkStatus();
+}
+
 constexpr FolderDefaults kGemmaDefaults = {.activation = "gelu_pytorch_tanh", .is_tied = true};
 constexpr FolderDefaults kGemma2Defaults = {
     .activation_key = "hidden_activation", .activation = "gelu_pytorch_tanh", .is_tied = true};
@@ -154,6 +185,19 @@ absl::StatusOr<FolderFamily> ReadMistral(JsonConfigReader& reader) {
   return family;
 }
 
+absl::StatusOr<FolderFamily> ReadMixtral(JsonConfigReader& reader) {
+  VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadMistral(reader));
+  VITRINE_RETURN_IF_ERROR(ReadExperts(reader, "intermediate_size", family));
+  family.config.experts.normalizes_weights = true;
+  TensorNames& names = family.names;
+  names.router = "block_sparse_moe.gate.weight";
+  names.expert_prefix = "block_sparse_moe.experts.";
+  names.expert_gate = ".w1.weight";
+  names.expert_up = ".w3.weight";
+  names.expert_down = ".w2.weight";
+  return family;
+}
+
 absl::StatusOr<FolderFamily> ReadQwen2(JsonConfigReader& reader) {
   VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadLlamaLike(reader, {}));
   NameQkvBiases(family.names);
@@ -167,6 +211,36 @@ absl::StatusOr<FolderFamily> ReadQwen3(JsonConfigReader& reader) {
   VITRINE_RETURN_IF_ERROR(ReadQwenWindow(reader, family.config));
   family.config.qk_norm = QkNorm::kPerHead;
   NameQkNorms(family.names);
+  return family;
+}
+
+absl::StatusOr<FolderFamily> ReadQwen2Moe(JsonConfigReader& reader) {
+  VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadLlamaLike(reader, {}));
+  VITRINE_ASSIGN_OR_RETURN(const bool has_bias, reader.Bool("qkv_bias", true));
+  if (has_bias) NameQkvBiases(family.names);
+  VITRINE_RETURN_IF_ERROR(ReadQwenWindow(reader, family.config));
+  VITRINE_RETURN_IF_ERROR(ReadExperts(reader, "moe_intermediate_size", family));
+  VITRINE_RETURN_IF_ERROR(ReadDenseLayers(reader, family.config));
+  VITRINE_ASSIGN_OR_RETURN(family.config.experts.d_shared,
+                           reader.Int("shared_expert_intermediate_size", 1, kMaxWidth));
+  TensorNames& names = family.names;
+  names.shared_router = "mlp.shared_expert_gate.weight";
+  names.shared_gate = "mlp.shared_expert.gate_proj.weight";
+  names.shared_up = "mlp.shared_expert.up_proj.weight";
+  names.shared_down = "mlp.shared_expert.down_proj.weight";
+  return family;
+}
+
+absl::StatusOr<FolderFamily> ReadQwen3Moe(JsonConfigReader& reader) {
+  VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadLlamaLike(reader, {}));
+  VITRINE_RETURN_IF_ERROR(ReadAttentionBias(reader, family.names));
+  family.config.qk_norm = QkNorm::kPerHead;
+  NameQkNorms(family.names);
+  VITRINE_ASSIGN_OR_RETURN(const bool has_window, reader.Bool("use_sliding_window", false));
+  if (has_window) VITRINE_RETURN_IF_ERROR(ReadUniformWindow(reader, family.config));
+  reader.Ignore("sliding_window");
+  VITRINE_RETURN_IF_ERROR(ReadExperts(reader, "moe_intermediate_size", family));
+  VITRINE_RETURN_IF_ERROR(ReadDenseLayers(reader, family.config));
   return family;
 }
 
@@ -235,6 +309,15 @@ absl::StatusOr<FolderFamily> ReadOlmo2(JsonConfigReader& reader) {
   names.attention_post_norm = "post_attention_layernorm.weight";
   names.mlp_post_norm = "post_feedforward_layernorm.weight";
   NameQkNorms(names);
+  return family;
+}
+
+absl::StatusOr<FolderFamily> ReadOlmoE(JsonConfigReader& reader) {
+  VITRINE_ASSIGN_OR_RETURN(FolderFamily family, ReadLlamaLike(reader, {.epsilon = 1e-5}));
+  VITRINE_RETURN_IF_ERROR(ReadAttentionBias(reader, family.names));
+  family.config.qk_norm = QkNorm::kAllHeads;
+  NameQkNorms(family.names);
+  VITRINE_RETURN_IF_ERROR(ReadExperts(reader, "intermediate_size", family));
   return family;
 }
 

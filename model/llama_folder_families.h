@@ -10,12 +10,16 @@ namespace vitrine {
 // a member that is missing or breaks a rule.
 absl::StatusOr<FolderFamily> ReadLlama(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadMistral(JsonConfigReader& reader);
+absl::StatusOr<FolderFamily> ReadMixtral(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadQwen2(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadQwen3(JsonConfigReader& reader);
+absl::StatusOr<FolderFamily> ReadQwen2Moe(JsonConfigReader& reader);
+absl::StatusOr<FolderFamily> ReadQwen3Moe(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadPhi(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadPhi3(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadOlmo(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadOlmo2(JsonConfigReader& reader);
+absl::StatusOr<FolderFamily> ReadOlmoE(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadGranite(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadSmolLm3(JsonConfigReader& reader);
 absl::StatusOr<FolderFamily> ReadStableLm(JsonConfigReader& reader);

@@ -160,13 +160,15 @@ std::vector<WeightShare> ShareOfTypes(const Checkpoint& weights, std::optional<D
   std::vector<WeightShare> shares;
   for (const TensorView& tensor : weights.tensors()) {
     if (!tensor.other_type.empty()) continue;  // No weight.
-    const bool is_converted = dtype.has_value() && tensor.shape.size() == 2;
+    const bool is_converted = dtype.has_value() && tensor.shape.size() >= 2;
     const DType type = is_converted ? *dtype : tensor.dtype;
     auto share = std::ranges::find(shares, type, &WeightShare::dtype);
     if (share == shares.end()) share = shares.insert(shares.end(), {.dtype = type});
     ++share->tensors;
+    // Matrices lie side by side in a tensor of more dimensions.
+    const int64_t columns = std::max<int64_t>(tensor.columns(), 1);
     share->bytes += is_converted
-                        ? static_cast<size_t>(tensor.rows()) * RowBytes(type, tensor.columns())
+                        ? static_cast<size_t>(tensor.elements() / columns) * RowBytes(type, columns)
                         : tensor.bytes;
   }
   std::ranges::stable_sort(shares, std::ranges::greater(), &WeightShare::bytes);

@@ -84,6 +84,17 @@ class TensorTaker {
     target.is_transposed = true;
     return absl::OkStatus();
   }
+  // A matrix of one row, which may be stored as a vector.
+  absl::Status TakeRow(const std::string& name, int64_t columns, WeightView& target) {
+    const TensorView* tensor = checkpoint_.Find(prefix_ + name);
+    const bool is_vector = tensor != nullptr && tensor->shape.size() == 1;
+    std::vector<int64_t> shape = {columns};
+    if (!is_vector) shape.insert(shape.begin(), 1);
+    VITRINE_RETURN_IF_ERROR(Take(name, shape, target));
+    target.tensor_rows = target.rows = target.run_rows = target.run_stride = 1;
+    target.columns = columns;
+    return absl::OkStatus();
+  }
   absl::Status TakeWhole(std::string name, const std::vector<int64_t>& shape, WeightView& target) {
     const TensorView* tensor = checkpoint_.Find(name);
     if (tensor == nullptr) return Error(name, "is missing");
@@ -212,6 +223,15 @@ WeightView Slice(const WeightView& view, int64_t begin, int64_t count, int64_t s
   return slice;
 }
 
+// One of the matrices of `rows` rows each that are one tensor.
+WeightView SliceOfStack(const WeightView& stack, int64_t index, int64_t rows) {
+  WeightView slice = stack;
+  slice.tensor_rows = stack.tensor_rows * rows;
+  slice.first_row = index * rows;
+  slice.rows = slice.run_rows = slice.run_stride = rows;
+  return slice;
+}
+
 struct Qkv {
   WeightView& q;
   WeightView& k;
@@ -266,8 +286,11 @@ struct MatrixRole {
   WeightView* target;
 };
 
-std::vector<MatrixRole> LayerMatrices(const ModelConfig& config, const TensorNames& names,
-                                      LayerTensors& target, WeightView& qkv, WeightView& gate_up) {
+std::vector<MatrixRole> LayerMatrices(const ModelConfig& config, int layer,
+                                      const TensorNames& names, LayerTensors& target,
+                                      WeightView& qkv, WeightView& gate_up) {
+  const bool has_experts = config.has_experts(layer);
+  const int64_t d_ff = has_experts ? config.experts.d_shared : config.d_ff;
   const int64_t q_rows = int64_t{config.num_heads} * config.head_dim;
   const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
   return {
@@ -276,10 +299,10 @@ std::vector<MatrixRole> LayerMatrices(const ModelConfig& config, const TensorNam
       {names.v, kv_rows, config.d_model, &target.v},
       {names.qkv, q_rows + 2 * kv_rows, config.d_model, &qkv},
       {names.attention_out, config.d_model, q_rows, &target.attention_out},
-      {names.gate, config.d_ff, config.d_model, &target.gate},
-      {names.up, config.d_ff, config.d_model, &target.up},
-      {names.gate_up, int64_t{2} * config.d_ff, config.d_model, &gate_up},
-      {names.down, config.d_model, config.d_ff, &target.down},
+      {has_experts ? names.shared_gate : names.gate, d_ff, config.d_model, &target.gate},
+      {has_experts ? names.shared_up : names.up, d_ff, config.d_model, &target.up},
+      {names.gate_up, 2 * d_ff, config.d_model, &gate_up},
+      {has_experts ? names.shared_down : names.down, config.d_model, d_ff, &target.down},
   };
 }
 
@@ -301,6 +324,46 @@ absl::Status TakeHeadNorms(const ModelConfig& config, const std::string& name,
   return taker.Take(name, shape, target.emplace_back());
 }
 
+// The three matrices of every expert, and what chooses among them. `prefix`: of the layer.
+absl::Status TakeExperts(const ModelConfig& config, const TensorNames& names,
+                         const std::string& prefix, TensorTaker& taker, LayerTensors& target) {
+  const ExpertConfig& experts = config.experts;
+  const auto full_name = [&](std::string_view name) { return prefix + std::string(name); };
+  VITRINE_RETURN_IF_ERROR(
+      taker.Take(full_name(names.router), {experts.count, config.d_model}, target.router));
+  if (experts.d_shared > 0) {
+    VITRINE_RETURN_IF_ERROR(
+        taker.TakeRow(full_name(names.shared_router), config.d_model, target.shared_router));
+  }
+  target.experts.resize(static_cast<size_t>(experts.count));
+  const struct {
+    std::string_view name;
+    int64_t rows;
+    int64_t columns;
+    WeightView ExpertTensors::* view;
+  } roles[] = {{names.expert_gate, experts.d_ff, config.d_model, &ExpertTensors::gate},
+               {names.expert_up, experts.d_ff, config.d_model, &ExpertTensors::up},
+               {names.expert_down, config.d_model, experts.d_ff, &ExpertTensors::down}};
+  for (const auto& role : roles) {
+    WeightView stack;
+    if (names.expert_prefix.empty()) {
+      VITRINE_RETURN_IF_ERROR(
+          taker.Take(full_name(role.name), {experts.count, role.rows, role.columns}, stack));
+    }
+    for (int e = 0; e < experts.count; ++e) {
+      WeightView& view = target.experts[static_cast<size_t>(e)].*role.view;
+      if (stack.data != nullptr) {
+        view = SliceOfStack(stack, e, role.rows);
+        continue;
+      }
+      const std::string name =
+          absl::StrCat(full_name(names.expert_prefix), e, std::string(role.name));
+      VITRINE_RETURN_IF_ERROR(taker.TakeMatrix(name, role.rows, role.columns, names, view));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int layer,
                        TensorTaker& taker, LayerTensors& target) {
   const std::string prefix = absl::StrCat(std::string(names.layer_prefix), layer, ".");
@@ -316,12 +379,15 @@ absl::Status TakeLayer(const ModelConfig& config, const TensorNames& names, int 
                                         config.num_kv_heads, taker, target.k_norms));
   WeightView qkv;
   WeightView gate_up;
-  for (const MatrixRole& role : LayerMatrices(config, names, target, qkv, gate_up)) {
+  for (const MatrixRole& role : LayerMatrices(config, layer, names, target, qkv, gate_up)) {
     VITRINE_RETURN_IF_ERROR(
         taker.TakeMatrix(full_name(role.name), role.rows, role.columns, names, *role.target));
   }
   if (qkv.data != nullptr) {
     SplitQkv(config, names.qkv_order, qkv, {target.q, target.k, target.v});
+  }
+  if (config.has_experts(layer)) {
+    VITRINE_RETURN_IF_ERROR(TakeExperts(config, names, prefix, taker, target));
   }
   if (!names.qkv_bias.empty()) {
     WeightView bias;

@@ -88,6 +88,18 @@ struct TensorNames {
   std::string_view down_bias = {};
   std::string_view mlp_post_norm = {};
 
+  // Of layers with experts, instead of gate, up and down. Each expert has tensors of its own behind
+  // `expert_prefix` and its number; without a prefix all of them share one.
+  std::string_view router = {};
+  std::string_view expert_prefix = {};
+  std::string_view expert_gate = {};
+  std::string_view expert_up = {};
+  std::string_view expert_down = {};
+  std::string_view shared_router = {};
+  std::string_view shared_gate = {};
+  std::string_view shared_up = {};
+  std::string_view shared_down = {};
+
   // Matrices of the layers are stored [inputs, outputs]: GPT-2's Conv1D.
   bool is_transposed = false;
   // Matrices of the layers may be 8-bit floats, with a grid of scales beside them. Scales of what
@@ -143,7 +155,14 @@ struct WeightView {
   }
 };
 
-// A view without data: the model has no such tensor.
+struct ExpertTensors {
+  WeightView gate;  // [experts.d_ff, d_model]
+  WeightView up;    // [experts.d_ff, d_model]
+  WeightView down;  // [d_model, experts.d_ff]
+};
+
+// A view without data: the model has no such tensor. In layers with experts gate, up and down are
+// those of the shared one.
 struct LayerTensors {
   WeightView attention_norm;  // [d_model]
   WeightView q;               // [num_heads * head_dim, d_model]
@@ -172,6 +191,10 @@ struct LayerTensors {
   WeightView up_bias;               // [d_ff]; without `gate` the feed-forward block is not gated
   WeightView down_bias;             // [d_model]
   WeightView mlp_post_norm;         // [d_model], norm of what the feed-forward block returns
+
+  WeightView router;                   // [experts.count, d_model]
+  WeightView shared_router;            // [1, d_model]
+  std::vector<ExpertTensors> experts;  // [experts.count]
 };
 
 struct ModelTensors {

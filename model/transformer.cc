@@ -2,8 +2,10 @@
 #include "model/transformer.h"
 
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "model/status.h"
 
 namespace vitrine {
@@ -62,7 +64,7 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
                            backend_.Allocate(FloatBytes(limits.max_samples, config_.vocabulary)));
 
   if (config_.norm_placement == NormPlacement::kOutput ||
-      config_.norm_placement == NormPlacement::kInputAndOutput) {
+      config_.norm_placement == NormPlacement::kInputAndOutput || config_.experts.count > 0) {
     VITRINE_ASSIGN_OR_RETURN(block_output_,
                              backend_.Allocate(FloatBytes(limits.max_rows, config_.d_model)));
   }
@@ -87,13 +89,20 @@ absl::Status Transformer::Allocate(const TransformerLimits& limits) {
   RowBufferSpec hidden{.max_rows = limits.max_rows, .columns = config_.d_ff};
   for (const LayerWeights& layer : weights_.layers) {
     normalized.consumers.push_back(layer.qkv.get());
-    normalized.consumers.push_back(layer.gate_up.get());
     attended.consumers.push_back(layer.attention_out.get());
-    hidden.consumers.push_back(layer.down.get());
+    if (layer.gate_up != nullptr) normalized.consumers.push_back(layer.gate_up.get());
+    if (layer.router != nullptr) normalized.consumers.push_back(layer.router.get());
+    for (const ExpertWeights& expert : layer.experts) {
+      normalized.consumers.push_back(expert.gate_up.get());
+    }
+    if (layer.router == nullptr) hidden.consumers.push_back(layer.down.get());
   }
   VITRINE_ASSIGN_OR_RETURN(normalized_, backend_.CreateRowBuffer(normalized));
   VITRINE_ASSIGN_OR_RETURN(attended_, backend_.CreateRowBuffer(attended));
-  VITRINE_ASSIGN_OR_RETURN(hidden_, backend_.CreateRowBuffer(hidden));
+  if (!hidden.consumers.empty()) {
+    VITRINE_ASSIGN_OR_RETURN(hidden_, backend_.CreateRowBuffer(hidden));
+  }
+  if (config_.experts.count > 0) VITRINE_RETURN_IF_ERROR(AllocateExperts(limits.max_rows));
   return AllocateHead(limits.max_samples);
 }
 
@@ -109,6 +118,35 @@ absl::Status Transformer::AllocateHead(int max_samples) {
   input.columns = config_.d_embedding;
   input.consumers = {head};
   VITRINE_ASSIGN_OR_RETURN(head_input_, backend_.CreateRowBuffer(input));
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::AllocateExperts(int max_rows) {
+  const ExpertConfig& experts = config_.experts;
+  if (backend_.records()) {
+    return absl::UnimplementedError(
+        absl::StrCat("a mixture of experts is not supported on the ", std::string(backend_.name()),
+                     " backend, which records steps before it is known which experts they need"));
+  }
+  routing_.emplace(experts, max_rows);
+  host_logits_.resize(static_cast<size_t>(max_rows) * static_cast<size_t>(routing_->columns()));
+  VITRINE_ASSIGN_OR_RETURN(router_logits_,
+                           backend_.Allocate(FloatBytes(max_rows, routing_->columns())));
+  VITRINE_ASSIGN_OR_RETURN(stream_copy_, backend_.Allocate(FloatBytes(max_rows, config_.d_model)));
+  VITRINE_ASSIGN_OR_RETURN(expert_input_, backend_.Allocate(FloatBytes(max_rows, config_.d_model)));
+  RowBufferSpec hidden{.max_rows = max_rows, .columns = experts.d_ff};
+  RowBufferSpec shared{.max_rows = max_rows, .columns = experts.d_shared};
+  for (const LayerWeights& layer : weights_.layers) {
+    for (const ExpertWeights& expert : layer.experts) {
+      hidden.consumers.push_back(expert.down.get());
+    }
+    if (layer.router != nullptr && layer.down != nullptr) {
+      shared.consumers.push_back(layer.down.get());
+    }
+  }
+  VITRINE_ASSIGN_OR_RETURN(expert_hidden_, backend_.CreateRowBuffer(hidden));
+  if (shared.consumers.empty()) return absl::OkStatus();
+  VITRINE_ASSIGN_OR_RETURN(shared_hidden_, backend_.CreateRowBuffer(shared));
   return absl::OkStatus();
 }
 
@@ -194,6 +232,10 @@ DeviceSpan<const float> Transformer::logits(int samples) const {
 void Transformer::RunLayer(int index, int rows) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   Attend(index, rows);
+  if (layer.router != nullptr) {
+    AddAttention(layer, rows);
+    return RunExperts(layer, rows);
+  }
   if (config_.is_parallel) {
     // The feed-forward block reads what attention read, so it starts before attention's output
     // joins the residual stream.
@@ -282,6 +324,70 @@ void Transformer::ExpandMlp(const LayerWeights& layer, int rows) {
                             .activation = config_.activation,
                             .output = hidden_.get(),
                             .rows = rows});
+}
+
+void Transformer::RunExperts(const LayerWeights& layer, int rows) {
+  NormalizeStream(layer.mlp_norm, layer.mlp_norm_bias, rows);
+  backend_.MatMul({.input = normalized_.get(),
+                   .weight = layer.router.get(),
+                   .output = router_logits_.As<float>(),
+                   .rows = rows});
+  if (layer.gate_up != nullptr) {
+    backend_.ActivatedMatMul({.input = normalized_.get(),
+                              .weight = layer.gate_up.get(),
+                              .activation = config_.activation,
+                              .output = shared_hidden_.get(),
+                              .rows = rows});
+    backend_.MatMul({.input = shared_hidden_.get(),
+                     .weight = layer.down.get(),
+                     .output = block_output_.As<float>(),
+                     .rows = rows});
+  }
+  const std::span<float> logits =
+      std::span(host_logits_)
+          .first(static_cast<size_t>(rows) * static_cast<size_t>(routing_->columns()));
+  backend_.CopyToHost(router_logits_.As<const float>().subspan(0, logits.size()), logits);
+  // All that was enqueued is done, so the lists of the layer before are free.
+  routing_->Choose(logits, rows);
+  const ExpertRouting::Rows all = routing_->OfShared();
+  backend_.GatherRows({.input = residual_.As<float>(),
+                       .row_ids = all.ids,
+                       .columns = config_.d_model,
+                       .output = stream_copy_.As<float>()});
+  if (layer.gate_up != nullptr) {
+    backend_.ScatterAdd({.input = block_output_.As<float>(),
+                         .row_ids = all.ids,
+                         .scales = all.scales,
+                         .columns = config_.d_model,
+                         .output = residual_.As<float>()});
+  }
+  for (size_t e = 0; e < layer.experts.size(); ++e) {
+    const ExpertRouting::Rows chosen = routing_->OfExpert(static_cast<int>(e));
+    if (chosen.size() > 0) RunExpert(layer, layer.experts[e], chosen);
+  }
+}
+
+void Transformer::RunExpert(const LayerWeights& layer, const ExpertWeights& expert,
+                            const ExpertRouting::Rows& rows) {
+  backend_.GatherRows({.input = stream_copy_.As<float>(),
+                       .row_ids = rows.ids,
+                       .columns = config_.d_model,
+                       .output = expert_input_.As<float>()});
+  Normalize(expert_input_, layer.mlp_norm, layer.mlp_norm_bias, rows.size(), *normalized_);
+  backend_.ActivatedMatMul({.input = normalized_.get(),
+                            .weight = expert.gate_up.get(),
+                            .activation = config_.activation,
+                            .output = expert_hidden_.get(),
+                            .rows = rows.size()});
+  backend_.MatMul({.input = expert_hidden_.get(),
+                   .weight = expert.down.get(),
+                   .output = block_output_.As<float>(),
+                   .rows = rows.size()});
+  backend_.ScatterAdd({.input = block_output_.As<float>(),
+                       .row_ids = rows.ids,
+                       .scales = rows.scales,
+                       .columns = config_.d_model,
+                       .output = residual_.As<float>()});
 }
 
 void Transformer::NormalizeStream(const Buffer& weight, const Buffer& bias, int rows) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "model/attention_reader.h"
 #include "model/batch.h"
 #include "model/config.h"
+#include "model/expert_routing.h"
 #include "model/weights.h"
 
 namespace vitrine {
@@ -60,6 +62,7 @@ class Transformer {
   };
   absl::Status Allocate(const TransformerLimits& limits);
   absl::Status AllocateHead(int max_samples);
+  absl::Status AllocateExperts(int max_rows);
   absl::Status FillRopeTable(const std::vector<double>& frequencies, float factor, int positions,
                              RopeTable& table);
   absl::Status CopyAlibiSlopes();
@@ -68,6 +71,11 @@ class Transformer {
   void Attend(int index, int rows);
   void AddAttention(const LayerWeights& layer, int rows);
   void ExpandMlp(const LayerWeights& layer, int rows);
+  // A mixture in place of the feed-forward block. Waits for the router's logits, as the host
+  // decides which rows each expert computes.
+  void RunExperts(const LayerWeights& layer, int rows);
+  void RunExpert(const LayerWeights& layer, const ExpertWeights& expert,
+                 const ExpertRouting::Rows& rows);
   // What a block reads: the residual stream behind a norm, which is the stream from then on where
   // norms are placed in it.
   void NormalizeStream(const Buffer& weight, const Buffer& bias, int rows);
@@ -88,7 +96,7 @@ class Transformer {
   Buffer residual_;      // [rows, d_model]
   Buffer q_;             // [rows, num_heads, head_dim]
   Buffer qkv_;           // [rows, (heads + 2 kv_heads) * head_dim], with QkNorm::kAllHeads
-  Buffer block_output_;  // [rows, d_model], with norms behind blocks
+  Buffer block_output_;  // [rows, d_model], with norms behind blocks, or experts
   Buffer gathered_;      // [samples, d_model]
   Buffer projected_;     // [samples, d_embedding], where the head needs it
   Buffer logits_;        // [samples, vocabulary]
@@ -100,6 +108,15 @@ class Transformer {
   std::unique_ptr<RowBuffer> final_normalized_;  // [samples, d_model]
   std::unique_ptr<RowBuffer> head_input_;        // [samples, d_embedding], where it is projected
   PagedBatch paged_;
+
+  // Of a mixture of experts.
+  std::optional<ExpertRouting> routing_;
+  std::vector<float> host_logits_;            // [rows, router columns]
+  Buffer router_logits_;                      // [rows, router columns]
+  Buffer stream_copy_;                        // [rows, d_model], what experts read
+  Buffer expert_input_;                       // [rows, d_model], of the rows of one expert
+  std::unique_ptr<RowBuffer> expert_hidden_;  // [rows, experts.d_ff]
+  std::unique_ptr<RowBuffer> shared_hidden_;  // [rows, experts.d_shared], or null
 };
 
 }  // namespace vitrine

@@ -92,6 +92,26 @@ absl::Status LoadAttention(const LayerTensors& tensors, const Loader& loader, La
   return LoadNorm(tensors.attention_post_norm, loader, layer.attention_post_norm);
 }
 
+// The router keeps the type of the file: a rounded one would choose other experts.
+absl::Status LoadExperts(const LayerTensors& tensors, const Loader& loader, LayerWeights& layer) {
+  const WeightOptions kept_types;
+  const Loader kept{loader.config, kept_types, loader.backend};
+  if (tensors.shared_router.data == nullptr) {
+    VITRINE_ASSIGN_OR_RETURN(layer.router,
+                             LoadMatrix({&tensors.router}, RowLayout::kStacked, kept));
+  } else {
+    VITRINE_ASSIGN_OR_RETURN(layer.router, LoadMatrix({&tensors.router, &tensors.shared_router},
+                                                      RowLayout::kStacked, kept));
+  }
+  for (const ExpertTensors& expert : tensors.experts) {
+    ExpertWeights& weights = layer.experts.emplace_back();
+    VITRINE_ASSIGN_OR_RETURN(weights.gate_up,
+                             LoadMatrix({&expert.gate, &expert.up}, RowLayout::kGateUp, loader));
+    VITRINE_ASSIGN_OR_RETURN(weights.down, LoadMatrix({&expert.down}, RowLayout::kStacked, loader));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LoadMlp(const LayerTensors& tensors, const Loader& loader, LayerWeights& layer) {
   // A parallel block without a norm of its own shares attention's.
   const bool has_norm = tensors.mlp_norm.data != nullptr || !loader.config.is_parallel;
@@ -99,6 +119,9 @@ absl::Status LoadMlp(const LayerTensors& tensors, const Loader& loader, LayerWei
     VITRINE_RETURN_IF_ERROR(LoadInputNorm(tensors.mlp_norm, loader, layer.mlp_norm));
   }
   VITRINE_RETURN_IF_ERROR(LoadVector({&tensors.mlp_norm_bias}, loader, layer.mlp_norm_bias));
+  if (!tensors.experts.empty()) VITRINE_RETURN_IF_ERROR(LoadExperts(tensors, loader, layer));
+  // Beside experts there may be no block that all rows pass.
+  if (tensors.up.data == nullptr) return absl::OkStatus();
   if (tensors.gate.data == nullptr) {
     VITRINE_ASSIGN_OR_RETURN(layer.gate_up, LoadMatrix({&tensors.up}, RowLayout::kStacked, loader));
   } else {
@@ -221,8 +244,12 @@ absl::Status LoadEnds(const ModelTensors& tensors, const Loader& loader, Weights
 
 size_t LayerBytes(const LayerWeights& layer) {
   size_t sum = 0;
-  for (const auto* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
-    sum += (*matrix)->bytes();
+  for (const auto* matrix :
+       {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down, &layer.router}) {
+    if (*matrix != nullptr) sum += (*matrix)->bytes();
+  }
+  for (const ExpertWeights& expert : layer.experts) {
+    sum += expert.gate_up->bytes() + expert.down->bytes();
   }
   for (const Buffer* buffer :
        {&layer.attention_norm, &layer.attention_norm_bias, &layer.qkv_bias, &layer.q_norm,

@@ -12,7 +12,13 @@
 
 namespace vitrine {
 
-// Empty buffers and null matrices: the model has no such weight.
+struct ExpertWeights {
+  std::unique_ptr<PackedMatrix> gate_up;  // [2 experts.d_ff, d_model]
+  std::unique_ptr<PackedMatrix> down;     // [d_model, experts.d_ff]
+};
+
+// Empty buffers and null matrices: the model has no such weight. In a layer with experts, gate_up
+// and down are those of the shared expert, whose router row is the last.
 struct LayerWeights {
   Buffer attention_norm;              // [d_model]
   Buffer attention_norm_bias;         // [d_model]
@@ -32,6 +38,8 @@ struct LayerWeights {
   std::unique_ptr<PackedMatrix> down;           // [d_model, d_ff]
   Buffer down_bias;                             // [d_model]
   Buffer mlp_post_norm;                         // [d_model]
+  std::unique_ptr<PackedMatrix> router;         // [experts.count (+ 1), d_model]
+  std::vector<ExpertWeights> experts;           // [experts.count]
 };
 
 struct Weights {

@@ -343,14 +343,54 @@ def starcoder2(rng):
     return config
 
 
+def experts(rng):
+    count = rng.choice([1, 3, 4, 8])
+    return {"num_experts_per_tok": rng.randrange(1, min(count, 3) + 1)}, count
+
+
+def mixtral(rng):
+    chosen, count = experts(rng)
+    return own_head_dim(rng, llama_like(rng) | chosen | {
+        "num_local_experts": count, "sliding_window": rng.choice([None, None, 6])}, 1.0)
+
+
+def qwen_moe(rng):
+    config = llama_like(rng)
+    layers = config["num_hidden_layers"]
+    chosen, count = experts(rng)
+    return config | chosen | {
+        "num_experts": count, "norm_topk_prob": flag(rng),
+        "moe_intermediate_size": rng.choice([32, 50, 64]),
+        "decoder_sparse_step": rng.choice([1, 1, 2]),
+        "mlp_only_layers": rng.choice([[], [], [0], [layers - 1]]),
+        "use_sliding_window": flag(rng, 0.3), "sliding_window": rng.choice([6, 4096])}
+
+
+def qwen2_moe(rng):
+    return qwen_moe(rng) | {
+        "shared_expert_intermediate_size": rng.choice([24, 64, 90]), "qkv_bias": flag(rng, 0.7),
+        "max_window_layers": rng.choice([0, 1, 28])}
+
+
+def qwen3_moe(rng):
+    return own_head_dim(rng, qwen_moe(rng) | {"attention_bias": flag(rng, 0.3)})
+
+
+def olmoe(rng):
+    chosen, count = experts(rng)
+    return llama_like(rng) | chosen | {
+        "num_experts": count, "norm_topk_prob": flag(rng), "attention_bias": flag(rng, 0.3)}
+
+
 FAMILIES = {
     "bloom": ("Bloom", bloom), "falcon": ("Falcon", falcon), "gemma": ("Gemma", gemma),
     "gemma2": ("Gemma2", gemma2), "gemma3_text": ("Gemma3Text", gemma3), "gpt2": ("GPT2", gpt2),
     "gpt_bigcode": ("GPTBigCode", gpt_bigcode), "gpt_neox": ("GPTNeoX", gpt_neox),
     "gptj": ("GPTJ", gptj), "granite": ("Granite", granite), "llama": ("Llama", llama),
-    "mistral": ("Mistral", mistral), "mpt": ("Mpt", mpt), "olmo": ("Olmo", olmo),
-    "olmo2": ("Olmo2", olmo2), "opt": ("OPT", opt), "phi": ("Phi", phi), "phi3": ("Phi3", phi3),
-    "qwen2": ("Qwen2", qwen2), "qwen3": ("Qwen3", qwen3), "smollm3": ("SmolLM3", smollm3),
+    "mistral": ("Mistral", mistral), "mixtral": ("Mixtral", mixtral), "mpt": ("Mpt", mpt), "olmo": ("Olmo", olmo),
+    "olmo2": ("Olmo2", olmo2), "olmoe": ("Olmoe", olmoe), "opt": ("OPT", opt), "phi": ("Phi", phi), "phi3": ("Phi3", phi3),
+    "qwen2": ("Qwen2", qwen2), "qwen2_moe": ("Qwen2Moe", qwen2_moe), "qwen3": ("Qwen3", qwen3),
+    "qwen3_moe": ("Qwen3Moe", qwen3_moe), "smollm3": ("SmolLM3", smollm3),
     "stablelm": ("StableLm", stablelm), "starcoder2": ("Starcoder2", starcoder2),
 }
 
@@ -440,7 +480,8 @@ def load(folder):
     """The model; Falcon's eager attention adds ALiBi twice (transformers 5.24), its other one once."""
     attention = "sdpa" if json.loads((folder / "config.json").read_text()).get("alibi") else "eager"
     return transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation=attention).eval()
+        folder, dtype=torch.float32, attn_implementation=attention,
+        experts_implementation="eager").eval()
 
 
 def add_causal_masks(folder, names):

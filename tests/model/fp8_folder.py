@@ -51,6 +51,8 @@ def to_fp8(folder, model, rng):
     for name in list(tensors):
         if not re.search(r"layers\.\d+\..*(proj|dense|fc\d|c_fc|c_proj)\.weight$", name):
             continue
+        if name not in parameters:  # Experts, which are one parameter in the model.
+            continue
         rows, columns = tensors[name].shape
         high, wide = block[0] or rows, block[1] or columns
         grid = torch.empty(math.ceil(rows / high), math.ceil(columns / wide))

@@ -93,6 +93,18 @@ constexpr Rename kLlamaNames[] = {
     {"self_attn.o_proj", "attn_output"},
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
+    {"block_sparse_moe.gate", "ffn_gate_inp"},
+    {"block_sparse_moe.experts.0.w1", "ffn_gate_exps"},
+    {"block_sparse_moe.experts.0.w2", "ffn_down_exps"},
+    {"block_sparse_moe.experts.0.w3", "ffn_up_exps"},
+    {"mlp.experts.0.gate_proj", "ffn_gate_exps"},
+    {"mlp.experts.0.up_proj", "ffn_up_exps"},
+    {"mlp.experts.0.down_proj", "ffn_down_exps"},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"mlp.gate.weight", "ffn_gate_inp.weight"},
     {"self_attn.q_layernorm.norms.0", "attn_q_norm"},
     {"self_attn.k_layernorm.norms.0", "attn_k_norm"},
     {"mlp.gate_up_proj", "ffn_up"},
@@ -149,6 +161,8 @@ constexpr Form kForms[] = {
     {"gpt2", "gpt2", kGpt2Names},
     {"gpt_neox", "gptneox", kNeoXNames},
     {"stablelm", "stablelm", kLlamaNames},
+    {"mixtral", "llama", kLlamaNames},
+    {"qwen2_moe", "qwen2moe", kLlamaNames},
 };
 
 Json ReadConfig(const std::string& folder) {
@@ -175,6 +189,7 @@ class Converter {
   std::string Convert() {
     gguf_.SetString("general.architecture", form_.architecture);
     SetSizes();
+    SetExperts();
     SetAttention();
     SetRope();
     for (const TensorView& tensor : file_->tensors()) AddTensor(tensor);
@@ -204,6 +219,20 @@ class Converter {
     } else {
       gguf_.SetFloat(Key("attention.layer_norm_epsilon"),
                      Value("layer_norm_epsilon", "layer_norm_eps"));
+    }
+  }
+
+  void SetExperts() {
+    const std::string count = config_.contains("num_experts") ? "num_experts" : "num_local_experts";
+    if (!config_.contains(count)) return;
+    gguf_.SetUint(Key("expert_count"), config_[count]);
+    gguf_.SetUint(Key("expert_used_count"), config_["num_experts_per_tok"]);
+    if (config_.contains("moe_intermediate_size")) {
+      gguf_.SetUint(Key("expert_feed_forward_length"), config_["moe_intermediate_size"]);
+    }
+    if (config_.contains("shared_expert_intermediate_size")) {
+      gguf_.SetUint(Key("expert_shared_feed_forward_length"),
+                    config_["shared_expert_intermediate_size"]);
     }
   }
 
@@ -273,18 +302,22 @@ class Converter {
     return name;
   }
 
-  // A tensor for each head is one for all of them there.
-  Matrix ReadHeadNorms(const std::string& name) const {
-    Matrix norms;
-    const size_t number = name.rfind(".0.") + 1;
-    for (norms.rows = 0;; ++norms.rows) {
-      std::string head = name;
-      const TensorView* tensor = file_->Find(head.replace(number, 1, std::to_string(norms.rows)));
-      if (tensor == nullptr) return norms;
+  // A tensor for each head or expert is one for all of them there, named after the first.
+  Matrix ReadStack(const TensorView& first, int& count) const {
+    Matrix stack{.values = {}, .rows = 0, .columns = first.columns()};
+    const size_t number = first.name.rfind(".0.") + 1;
+    for (count = 0;; ++count) {
+      std::string name = first.name;
+      const TensorView* tensor = file_->Find(name.replace(number, 1, std::to_string(count)));
+      if (tensor == nullptr) return stack;
       const std::vector<float> values = Read(*tensor).values;
-      norms.values.insert(norms.values.end(), values.begin(), values.end());
-      norms.columns = tensor->columns();
+      stack.values.insert(stack.values.end(), values.begin(), values.end());
+      stack.rows += tensor->rows();
     }
+  }
+
+  static bool IsOfStack(const std::string& name) {
+    return name.find(".norms.") != std::string::npos || name.find(".experts.") != std::string::npos;
   }
 
   static Matrix Read(const TensorView& tensor) {
@@ -296,10 +329,12 @@ class Converter {
   }
 
   void AddTensor(const TensorView& tensor) {
-    const size_t head = tensor.name.find(".norms.");
-    const bool is_of_head = head != std::string::npos;
-    if (is_of_head && tensor.name.substr(head) != ".norms.0.weight") return;
-    Matrix matrix = is_of_head ? ReadHeadNorms(tensor.name) : Read(tensor);
+    const bool is_of_stack = IsOfStack(tensor.name);
+    const bool is_first = tensor.name.find("norms.0.") != std::string::npos ||
+                          tensor.name.find("experts.0.") != std::string::npos;
+    if (is_of_stack && !is_first) return;
+    int count = 1;
+    Matrix matrix = is_of_stack ? ReadStack(tensor, count) : Read(tensor);
     const std::string name = Name(tensor.name);
     const bool is_q_or_k = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
     const bool turns_pairs = form_.architecture == "llama" || form_.architecture == "olmo";
@@ -315,8 +350,8 @@ class Converter {
       for (float& value : matrix.values) value += 1.0f;
     }
     std::vector<uint64_t> dimensions = {static_cast<uint64_t>(matrix.columns)};
-    if (tensor.shape.size() == 2 || is_of_head)
-      dimensions.push_back(static_cast<uint64_t>(matrix.rows));
+    if (tensor.shape.size() == 2) dimensions.push_back(static_cast<uint64_t>(matrix.rows / count));
+    if (is_of_stack) dimensions.push_back(static_cast<uint64_t>(count));
     const auto* bytes = reinterpret_cast<const char*>(matrix.values.data());
     gguf_.AddTensor(name, dimensions, 0, std::string(bytes, matrix.values.size() * sizeof(float)));
   }

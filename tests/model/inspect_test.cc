@@ -52,11 +52,11 @@ TEST_F(InspectTest, ReportsWhatTheFileHolds) {
 
 TEST_F(InspectTest, NamesWhatIsNotSupported) {
   GgufBuilder builder = TinyLlama();
-  builder.SetUint("llama.expert_count", 8).SetString("tokenizer.ggml.model", "bert");
+  builder.SetUint("llama.expert_group_count", 8).SetString("tokenizer.ggml.model", "bert");
   const absl::StatusOr<std::string> report = Inspect(builder.Bytes());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(*report, HasSubstr("not supported   model: "));
-  EXPECT_THAT(*report, HasSubstr("llama.expert_count"));
+  EXPECT_THAT(*report, HasSubstr("llama.expert_group_count"));
   EXPECT_THAT(*report, HasSubstr("not supported   tokenizer: "));
 }
 
