@@ -142,7 +142,7 @@ TEST_F(ServedFolderTest, GreedyTokensOfEveryModelEqualTheReference) {
     EXPECT_EQ(Answer(request), greedy);
     ++num_models;
   }
-  EXPECT_EQ(num_models, 23);
+  EXPECT_EQ(num_models, 25);
 }
 
 TEST_F(ServedFolderTest, GenerationConfigIsInForce) {
