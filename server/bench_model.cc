@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "model/kv_cache.h"
 #include "model/status.h"
@@ -171,6 +172,10 @@ absl::Status BenchModel(const ServerOptions& options) {
   bench_options.load.max_step_sequences = kMaxBatch;
   VITRINE_ASSIGN_OR_RETURN(const auto loaded,
                            LoadModelOnBackend(options.arguments.front(), bench_options));
+  if (loaded->model.config.experts.count > 0) {
+    return absl::UnimplementedError(
+        "bench-model: which weights a step reads is not known of a mixture of experts");
+  }
   const Calibration before = loaded->backend->Calibrate();
   const std::vector<Row> rows = ModelBench(*loaded).Run();
   const Calibration after = loaded->backend->Calibrate();
