@@ -23,7 +23,7 @@ absl::StatusOr<OpenedDevice> OpenDevice() {
     cudaGetLastError();
     return NoDevice(error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error));
   }
-  cudaDeviceProp device;
+  cudaDeviceProp device = {};
   if (const cudaError_t e = cudaGetDeviceProperties(&device, 0); e != cudaSuccess) {
     return NoDevice(cudaGetErrorString(e));
   }

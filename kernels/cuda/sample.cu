@@ -42,8 +42,8 @@ int PartTokens(int vocabulary) {
 struct Row {
   SampleRow sampling;
   RowPart part;  // The block's own.
-  int part_tokens, vocabulary;
-  bool draws;
+  int part_tokens = 0, vocabulary = 0;
+  bool draws = false;
 
   __device__ SearchStage After(SearchStage stage) const {
     return StageAfter(stage, sampling, vocabulary, draws);

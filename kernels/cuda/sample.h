@@ -37,16 +37,16 @@ enum class SearchStage : int32_t {
 
 // A row whose distribution is being found; starts as zeros.
 struct RowSearch {
-  U64 bins[kBins];         // Zero between passes.
-  U64 shares[kMostParts];  // What each part has found in this pass.
-  U64 wide_shares[kMostParts][2];
-  unsigned parts_done;  // Zero between passes.
-  SearchStage stage;
-  int token;  // Of the largest logit, or kNoToken; kDraw: the one that was drawn.
-  int shift;  // Of the digit that a descent looks at; 0 above all of them.
-  uint32_t key;
-  U64 above;   // Sum of the weights of all keys above those that begin with `key`.
-  U64 target;  // What a descent or the ties must reach.
+  U64 bins[kBins] = {};         // Zero between passes.
+  U64 shares[kMostParts] = {};  // What each part has found in this pass.
+  U64 wide_shares[kMostParts][2] = {};
+  unsigned parts_done = 0;  // Zero between passes.
+  SearchStage stage = SearchStage::kLargest;
+  int token = 0;  // Of the largest logit, or kNoToken; kDraw: the one that was drawn.
+  int shift = 0;  // Of the digit of keys that a descent looks at.
+  uint32_t key = 0;
+  U64 above = 0;   // Sum of the weights of all keys above those that begin with `key`.
+  U64 target = 0;  // What a descent or the ties must reach.
   SampleFilter filter;
 };
 

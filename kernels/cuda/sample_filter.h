@@ -18,8 +18,8 @@ using Scratch = U64[kRowWarps];
 
 // Tokens [begin, end) of a row.
 struct RowPart {
-  const float* logits;
-  int begin, end;
+  const float* logits = nullptr;
+  int begin = 0, end = 0;
 
   template <class Body>
   __device__ void ForEach(Body body) const {

@@ -5,8 +5,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <string>
-#include <utility>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "tests/cuda_emulator/device_array.h"
@@ -138,7 +137,7 @@ class OpenedBlasLt final : public BlasLt {
   absl::StatusOr<std::unique_ptr<BlasLtProduct>> Prepare(int rows, int outputs, int columns,
                                                          int input_stride) override {
     auto product = std::make_unique<Product>(library_, handle_, workspace_.data());
-    const absl::Status status =
+    absl::Status status =
         product->Prepare(static_cast<uint64_t>(rows), static_cast<uint64_t>(outputs),
                          static_cast<uint64_t>(columns), input_stride);
     if (!status.ok()) return status;
@@ -164,7 +163,7 @@ absl::StatusOr<std::unique_ptr<BlasLt>> BlasLt::Open() {
     return absl::UnavailableError(absl::StrCat(BLAS_LT_LIBRARY " has no ", missing));
   }
   cublasLtHandle_t context = nullptr;
-  const absl::Status status = ToStatus(library.create(&context), "cublasLtCreate");
+  absl::Status status = ToStatus(library.create(&context), "cublasLtCreate");
   if (!status.ok()) return status;
   return std::make_unique<OpenedBlasLt>(library, context);
 }

@@ -1,6 +1,5 @@
 #include "tests/gpu_check/blas_lt.h"
 
-#include <cuda_bf16.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -68,7 +68,7 @@ bool Parse(int argc, char** argv, Flags& flags) {
 }
 
 nlohmann::json DeviceFacts(const Backend& backend) {
-  cudaDeviceProp device;
+  cudaDeviceProp device = {};
   int driver = 0, runtime = 0;
   if (cudaGetDeviceProperties(&device, 0) != cudaSuccess) return nullptr;
 #ifndef GPU_CHECK_EMULATED

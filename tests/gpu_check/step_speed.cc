@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "model/kv_cache.h"
-#include "tests/gpu_check/required.h"
 
 namespace vitrine::gpu_check {
 namespace {

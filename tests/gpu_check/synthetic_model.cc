@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_storage.h"
-#include "kernels/cuda/weight_packing.h"
+#include "kernels/cuda/device_weights.h"
 #include "model/tensor_map.h"
 #include "model/weights.h"
 #include "tests/cuda_emulator/device_array.h"
