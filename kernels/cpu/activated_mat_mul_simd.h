@@ -27,10 +27,7 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
   auto& products = context.scratch.products;
   if (args.rows <= kTileRows) FetchRows(input, args.rows);
   const int panel_count = static_cast<int>(matrix.panels().size());
-  const int units = (panel_count + kUnitPanels - 1) / kUnitPanels;
-  ForEachTile(context, units, args.rows, [&](int unit, int first_row, int rows) {
-    const int first = unit * kUnitPanels;
-    const int panels = panel_count - first < kUnitPanels ? 2 : kUnitPanels;
+  const auto visit = [&](int first, int panels, int first_row, int rows) {
     typename S::F bias[kUnitPanels];
     MultiplyPanels(context, matrix, first, panels, input, first_row, rows);
     for (int p = 0; p < panels; ++p) {
@@ -47,9 +44,10 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
         }
         values[half] = S::Mul(Activate<S, kActivation>(gate), up);
       }
-      WriteBlock<S>(output, first_row + r, unit, values[0], values[1]);
+      WriteBlock<S>(output, first_row + r, first / kUnitPanels, values[0], values[1]);
     }
-  });
+  };
+  ForEachPanelTile(context, panel_count, kUnitPanels, args.rows, visit);
 }
 
 // The first of the panels that share outputs with a block of the output rows: two, or more where a

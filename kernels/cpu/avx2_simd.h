@@ -99,12 +99,14 @@ struct Avx2Panel {
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   }
 
- private:
+ protected:
   static VITRINE_INLINE __m256i Quad(const int8_t* quad) {
     int32_t bits;
     std::memcpy(&bits, quad, 4);
     return _mm256_set1_epi32(bits);
   }
+
+ private:
   static VITRINE_INLINE I AddProducts(I acc, Bytes magnitudes, __m256i values) {
     const __m256i sums = _mm256_maddubs_epi16(magnitudes, values);
     return _mm256_add_epi32(acc, _mm256_madd_epi16(sums, _mm256_set1_epi16(1)));

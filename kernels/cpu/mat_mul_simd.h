@@ -79,6 +79,19 @@ VITRINE_INLINE void ForEachTile(const WorkerContext& context, int units, int row
   });
 }
 
+// The same for panels, `unit_panels` of them to a unit, fewer in the last: calls visit(first panel,
+// panels, first_row, rows).
+template <class Visit>
+VITRINE_INLINE void ForEachPanelTile(const WorkerContext& context, int panel_count, int unit_panels,
+                                     int rows, Visit&& visit) {
+  const int units = (panel_count + unit_panels - 1) / unit_panels;
+  ForEachTile(context, units, rows, [&](int unit, int first_row, int tile_rows) {
+    const int first = unit * unit_panels;
+    const int left = panel_count - first;
+    visit(first, left < unit_panels ? left : unit_panels, first_row, tile_rows);
+  });
+}
+
 // Panels of a work item of an op that could take each alone: two where that still leaves enough
 // items to share out evenly.
 VITRINE_INLINE int UnitPanels(const WorkerContext& context, int panels, int rows) {
@@ -125,16 +138,14 @@ void RunMatMul(const WorkerContext& context, const MatMulPhase& phase) {
   if (args.rows <= kTileRows) FetchRows(input, args.rows);
   const int panel_count = static_cast<int>(matrix.panels().size());
   const int unit_panels = UnitPanels(context, panel_count, args.rows);
-  const int units = (panel_count + unit_panels - 1) / unit_panels;
-  ForEachTile(context, units, args.rows, [&](int unit, int first_row, int rows) {
-    const int first = unit * unit_panels;
-    const int count = panel_count - first < unit_panels ? panel_count - first : unit_panels;
+  const auto visit = [&](int first, int count, int first_row, int rows) {
     MultiplyPanels(context, matrix, first, count, input, first_row, rows);
     for (int p = 0; p < count; ++p) {
       StoreProducts<S>(args, matrix.panels().data()[first + p], first_row, rows,
                        context.scratch.products[p]);
     }
-  });
+  };
+  ForEachPanelTile(context, panel_count, unit_panels, args.rows, visit);
 }
 
 }  // namespace vitrine::cpu

@@ -16,9 +16,7 @@ struct AvxVnniPanel : Avx2Panel {
   static constexpr int kRowsInFlight = 4;
 
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
-    int32_t bits;
-    std::memcpy(&bits, quad, 4);
-    return _mm256_dpbusd_avx_epi32(acc, weights, _mm256_set1_epi32(bits));
+    return _mm256_dpbusd_avx_epi32(acc, weights, Quad(quad));
   }
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     return Dot(acc, weights, quad);

@@ -340,12 +340,9 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
   const bool is_local = writer.IsLocal();
   const int panel_count = static_cast<int>(matrix.panels().size());
   const int unit_panels = is_local ? UnitPanels(context, panel_count, total_rows) : panels_per_head;
-  const int units = (panel_count + unit_panels - 1) / unit_panels;
   auto& products = context.scratch.products;
   if (total_rows <= kTileRows) FetchRows(input, total_rows);
-  ForEachTile(context, units, total_rows, [&](int unit, int first_row, int rows) {
-    const int first = unit * unit_panels;
-    const int count = panel_count - first < unit_panels ? panel_count - first : unit_panels;
+  const auto visit = [&](int first, int count, int first_row, int rows) {
     MultiplyPanels(context, matrix, first, count, input, first_row, rows);
     for (int p = 0; p < count && !args.bias.empty(); ++p) {
       const auto bias = LoadBias<S>(args.bias, matrix.panels().data()[first + p]);
@@ -369,9 +366,10 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
       for (int p = 0; p < unit_panels; ++p) {
         S::Store(context.scratch.head + 16 * p, S::Load(products[p] + kPanelRows * r));
       }
-      writer.WriteHead(first_row + r, unit, context.scratch.head, {});
+      writer.WriteHead(first_row + r, first / panels_per_head, context.scratch.head, {});
     }
-  });
+  };
+  ForEachPanelTile(context, panel_count, unit_panels, total_rows, visit);
 }
 
 }  // namespace vitrine::cpu

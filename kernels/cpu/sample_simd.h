@@ -8,7 +8,7 @@ namespace vitrine::cpu {
 // out faster than by filtering the whole row.
 template <class S>
 Candidates Narrow(VocabularyRow<S>& vocabulary, size_t size, const SampleRow& row) {
-  if (row.top_k > 0 && static_cast<size_t>(row.top_k) < size) return vocabulary.Largest(row.top_k);
+  if (HasTopK(row, size)) return vocabulary.Largest(row.top_k);
   if (row.typical_p < 1.0f) return {};
   return row.top_p < 1.0f ? vocabulary.MostLikely(row) : vocabulary.Likely(row);
 }

@@ -17,9 +17,12 @@ uint64_t SumOfWeights(std::span<const float> logits, float top, float temperatur
   return sum;
 }
 
+bool HasTopK(const SampleRow& row, size_t vocabulary) {
+  return row.top_k > 0 && static_cast<size_t>(row.top_k) < vocabulary;
+}
+
 bool HasFilters(const SampleRow& row, size_t vocabulary) {
-  return (row.top_k > 0 && static_cast<size_t>(row.top_k) < vocabulary) || row.typical_p < 1.0f ||
-         row.top_p < 1.0f || row.min_p > 0.0f;
+  return HasTopK(row, vocabulary) || row.typical_p < 1.0f || row.top_p < 1.0f || row.min_p > 0.0f;
 }
 
 uint64_t MassOfTopP(const SampleRow& row, uint64_t total) { return TopPMass(row.top_p, total); }

@@ -35,6 +35,7 @@ struct Candidates {
 float KthLargest(std::span<float> values, int32_t k);
 
 // Of sampling_math.h, whose inline functions files for one instruction set must not instantiate.
+bool HasTopK(const SampleRow& row, size_t vocabulary);
 bool HasFilters(const SampleRow& row, size_t vocabulary);
 uint64_t SumOfWeights(std::span<const float> logits, float top, float temperature);
 uint64_t MassOfTopP(const SampleRow& row, uint64_t total);
