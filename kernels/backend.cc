@@ -107,7 +107,8 @@ void Backend::Embed(const EmbedArgs& args) {
   VITRINE_CHECK(args.table != nullptr);
   VITRINE_CHECK(args.table->layout() == RowLayout::kStacked);
   for (const int32_t id : args.token_ids) {
-    VITRINE_CHECK(id >= 0 && id < args.table->rows());
+    VITRINE_CHECK(id < args.table->rows());
+    if (id < 0) VITRINE_CHECK_LT(static_cast<size_t>(~id), args.drawn.size());
   }
   VITRINE_CHECK_LE(Count(static_cast<int64_t>(args.token_ids.size()), args.table->columns()),
                    args.output.size());

@@ -3,8 +3,9 @@
 // A Backend owns memory and runs ops. Public ops check their arguments once (shapes, spans, layers;
 // a violation is a bug of the caller and aborts) and call the private virtual of the same name.
 // Ops are stream-ordered: they are enqueued, run in order, and are complete after Synchronize.
-// Until then everything their arguments point to (host arrays included) stays as it is. No op
-// allocates. One thread at a time may use a Backend.
+// Host arrays that their arguments point to stay as they are until the next Synchronize, copy or
+// FinishCopies.
+// No op allocates. One thread at a time may use a Backend.
 #pragma once
 
 #include <cstddef>
@@ -96,6 +97,16 @@ class Backend {
   }
   void Synchronize() { DoSynchronize(); }
 
+  // A copy that later ops do not wait for, nor it for them: StartCopyToHost enqueues it behind what
+  // has been enqueued so far, FinishCopies returns once every copy started is complete, and with it
+  // all that came before it. Until then nothing may write to `source`, and `target` means nothing.
+  template <class T>
+  void StartCopyToHost(DeviceSpan<const T> source, std::span<T> target) {
+    VITRINE_CHECK_LE(source.size(), target.size());
+    DoStartCopyToHost(source.data(), target.data(), source.size() * sizeof(T));
+  }
+  void FinishCopies() { DoFinishCopies(); }
+
   // Measures what the machine can do at this moment; for benchmarks, may take seconds.
   Calibration Calibrate() {
     DoSynchronize();
@@ -134,6 +145,10 @@ class Backend {
   virtual void DoCopyToDevice(const void* source, void* target, size_t bytes) = 0;
   virtual void DoCopyToHost(const void* source, void* target, size_t bytes) = 0;
   virtual void DoSynchronize() = 0;
+  virtual void DoStartCopyToHost(const void* source, void* target, size_t bytes) {
+    DoCopyToHost(source, target, bytes);
+  }
+  virtual void DoFinishCopies() { DoSynchronize(); }
   virtual void DoRunRepeated(uint64_t /*shape*/, absl::FunctionRef<void()> enqueue) { enqueue(); }
   virtual Calibration DoCalibrate() { return {}; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -8,11 +9,23 @@
 
 namespace vitrine {
 
-// output[r] = scale * table[token_ids[r]] + position_table[position of r]
+// How EmbedArgs names the token that an earlier Sample has put at `index` of EmbedArgs::drawn, so
+// that a step can follow on tokens which the host has not seen.
+constexpr int32_t DrawnToken(int32_t index) { return ~index; }
+
+// What an entry of EmbedArgs::token_ids means. kNoToken counts as token 0: the row is worthless,
+// but defined.
+constexpr int32_t TokenOf(int32_t id, const int32_t* drawn) {
+  return id >= 0 ? id : std::max(drawn[~id], 0);
+}
+
+// output[r] = scale * table[token of r] + position_table[position of r]
 // The table may be the matrix of a tied output head.
 struct EmbedArgs {
   const PackedMatrix* table = nullptr;  // [vocabulary, d_model], RowLayout::kStacked
-  std::span<const int32_t> token_ids;   // [rows], host memory, each within the vocabulary
+  // [rows], host memory: ids within the vocabulary, or DrawnToken.
+  std::span<const int32_t> token_ids;
+  DeviceSpan<const int32_t> drawn = {};  // Token ids or kNoToken; only read through DrawnToken.
   float scale = 1.0f;
   DeviceSpan<const float> position_table = {};  // [positions, d_model] learned, or empty
   const PagedBatch* batch = nullptr;            // Only read with a position_table.

@@ -21,6 +21,8 @@ struct SampleRow {
   int64_t position = 0;  // Of the token to be drawn; part of the random counter.
   int32_t adjusted_row =
       -1;  // Row of SampleArgs::adjusted to draw from; -1: the row of the logits.
+
+  bool operator==(const SampleRow&) const = default;
 };
 
 // Up to this many tokens sums of weights stay below 2^63.

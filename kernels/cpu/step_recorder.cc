@@ -58,7 +58,8 @@ void RunEmbed(const WorkerContext& context, const EmbedPhase& phase) {
   float* block = context.scratch.columns;
   const auto rows = static_cast<int64_t>(args.token_ids.size());
   context.pool.ForEach(context.worker, rows, 1, [&](int64_t row) {
-    const CpuMatrix::Lane place = table.LaneOf(args.token_ids[static_cast<size_t>(row)]);
+    const CpuMatrix::Lane place =
+        table.LaneOf(TokenOf(args.token_ids[static_cast<size_t>(row)], args.drawn.data()));
     const DType dtype = place.panel->dtype;
     float* out = args.output.data() + row * columns;
     for (int64_t k = 0; k < columns; k += kBlockColumns) {

@@ -1,7 +1,6 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "kernels/cuda/cuda_storage.h"
 #include "kernels/cuda/embed.h"
 #include "kernels/cuda/gather_rows.h"
+#include "kernels/cuda/host_copies.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/logprobs.h"
 #include "kernels/cuda/mat_mul.h"
@@ -36,7 +36,6 @@ namespace {
 
 // Decode attention runs over so many sequences at a time that their tiles fit into this.
 constexpr size_t kMostWorkspaceBytes = size_t{16} << 20;
-constexpr size_t kResultBytes = size_t{1} << 16;
 
 const CudaMatrix& AsMatrix(const PackedMatrix* matrix) {
   return static_cast<const CudaMatrix&>(*matrix);
@@ -64,11 +63,7 @@ HeadNorm HeadNormOf(HeadNormKind kind, DeviceSpan<const float> weight, DeviceSpa
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const BackendOptions& options, std::string description, cudaStream_t stream)
-      : Backend(options), description_(std::move(description)), stream_(stream) {
-    void* results = nullptr;
-    CheckCuda(cudaMallocHost(&results, kResultBytes));
-    results_.reset(static_cast<std::byte*>(results));
-  }
+      : Backend(options), description_(std::move(description)), stream_(stream) {}
   ~CudaBackend() override;
 
   std::string_view name() const override { return "cuda"; }
@@ -87,6 +82,14 @@ class CudaBackend final : public Backend {
   void DoCopyToDevice(const void* source, void* target, size_t bytes) override;
   void DoCopyToHost(const void* source, void* target, size_t bytes) override;
   void DoSynchronize() override;
+  void DoStartCopyToHost(const void* source, void* target, size_t bytes) override {
+    host_copies_.Start(source, target, bytes);
+    staging_.Mark();
+  }
+  void DoFinishCopies() override {
+    host_copies_.Finish();
+    staging_.ResetMarked();
+  }
   void DoRunRepeated(uint64_t shape, absl::FunctionRef<void()> enqueue) override {
     recorded_steps_.Run(shape, enqueue);
   }
@@ -127,8 +130,7 @@ class CudaBackend final : public Backend {
   const cudaStream_t stream_;
   Staging staging_{stream_};
   RecordedSteps recorded_steps_{stream_, staging_};
-  // Results on their way to the host: a copy to memory that is not pinned would wait twice.
-  std::unique_ptr<std::byte, CudaFreeHost> results_;
+  HostCopies host_copies_{stream_};
   int most_query_columns_ = 0;  // Of the matrices packed so far: query heads * head_dim.
   GrowingMemory workspace_{stream_};
   GrowingMemory qkv_{stream_};
@@ -202,13 +204,8 @@ void CudaBackend::DoCopyToDevice(const void* source, void* target, size_t bytes)
 }
 
 void CudaBackend::DoCopyToHost(const void* source, void* target, size_t bytes) {
-  const bool is_pinned = bytes <= kResultBytes && results_ != nullptr;
-  if (bytes > 0) {
-    CheckCuda(cudaMemcpyAsync(is_pinned ? results_.get() : target, source, bytes,
-                              cudaMemcpyDeviceToHost, stream_));
-  }
-  DoSynchronize();
-  if (is_pinned) std::memcpy(target, results_.get(), bytes);
+  host_copies_.Copy(source, target, bytes);
+  staging_.Reset();
 }
 
 void CudaBackend::DoSynchronize() {
@@ -232,6 +229,7 @@ void CudaBackend::DoEmbed(const EmbedArgs& args) {
     cuda::Embed({.table = piece.weights,
                  .first_token = piece.first_output,
                  .token_ids = staging_.Stage(args.token_ids),
+                 .drawn = OrNull(args.drawn),
                  .output = args.output.data(),
                  .rows = static_cast<int>(args.token_ids.size()),
                  .columns = columns,

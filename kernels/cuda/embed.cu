@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/embed.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/embed.h"
 
 namespace vitrine::cuda {
 namespace {
@@ -39,7 +40,7 @@ __device__ inline float WeightValue(const DeviceWeights& m, int row, int column)
 }
 
 __global__ void __launch_bounds__(kThreads) EmbedKernel(EmbedParams p) {
-  const int token = p.token_ids[blockIdx.x] - p.first_token;
+  const int token = TokenOf(p.token_ids[blockIdx.x], p.drawn) - p.first_token;
   if (token < 0 || token >= p.table.rows) return;
   const float* learned = nullptr;
   if (p.position_table != nullptr) {

@@ -16,6 +16,7 @@ struct EmbedParams {
   DeviceWeights table;                 // [tokens, columns with padding]
   int first_token = 0;                 // Of the table.
   const int32_t* token_ids = nullptr;  // [rows]
+  const int32_t* drawn = nullptr;      // As in EmbedArgs, or null.
   float* output = nullptr;             // [rows, columns]
   int rows = 0;
   int columns = 0;

@@ -17,7 +17,7 @@ void RecordedSteps::Run(uint64_t shape, absl::FunctionRef<void()> enqueue) {
   }
   Recording& recording = found->second;
   if (recording.graph == nullptr) Record(recording, enqueue);
-  recording.arrays.Update(stream_);
+  recording.arrays.Update(staging_);
   if (DeviceFault() == cudaSuccess) CheckCuda(cudaGraphLaunch(recording.graph.get(), stream_));
 }
 

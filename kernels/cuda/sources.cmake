@@ -23,6 +23,7 @@ set(VITRINE_CUDA_HOST_SOURCES
   cuda_backend.cc
   cuda_check.cc
   cuda_storage.cc
+  host_copies.cc
   open_device.cc
   recorded_steps.cc
   staging.cc

@@ -56,7 +56,7 @@ StagingArena::Place StagingArena::Take(size_t bytes) {
   return place;
 }
 
-void RecordedArrays::Update(cudaStream_t stream) {
+void RecordedArrays::Update(Staging& staging) {
   pieces_.clear();
   for (size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
@@ -69,8 +69,7 @@ void RecordedArrays::Update(cudaStream_t stream) {
   }
   uploaded_ = arrays_.size();
   for (const Piece& piece : pieces_) {
-    CheckCuda(cudaMemcpyAsync(piece.place.device, piece.place.host, piece.bytes,
-                              cudaMemcpyHostToDevice, stream));
+    staging.Upload(piece.place.host, piece.bytes, piece.place.device);
   }
 }
 
@@ -98,7 +97,28 @@ void RecordedArrays::AddPiece(const StagingArena::Place& place, size_t bytes) {
 
 void Staging::Reset() {
   staged_.clear();
-  arena_.Reset();
+  for (StagingArena& arena : arenas_) arena.Reset();
+  is_marked_ = false;
+}
+
+void Staging::Mark() {
+  if (is_marked_) return;
+  staged_.clear();
+  current_ = 1 - current_;
+  is_marked_ = true;
+}
+
+void Staging::ResetMarked() {
+  if (!is_marked_) return;
+  arenas_[1 - current_].Reset();
+  is_marked_ = false;
+}
+
+void Staging::Upload(const std::byte* source, size_t bytes, std::byte* target) {
+  const StagingArena::Place place = arena().Take(bytes);
+  if (place.host == nullptr) return;
+  std::memcpy(place.host, source, bytes);
+  CheckCuda(cudaMemcpyAsync(target, place.host, bytes, cudaMemcpyHostToDevice, stream_));
 }
 
 void Staging::StartRecording(RecordedArrays& recorded) {
@@ -120,7 +140,7 @@ const void* Staging::StageBytes(const void* source, size_t bytes, bool is_own) {
       return staged.device;
     }
   }
-  const StagingArena::Place place = (is_recording() ? recorded_->arena_ : arena_).Take(bytes);
+  const StagingArena::Place place = (is_recording() ? recorded_->arena_ : arena()).Take(bytes);
   if (place.host == nullptr) return nullptr;
   std::memcpy(place.host, source, bytes);
   staged_.push_back({source, bytes, place.host, place.device});

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,19 +62,22 @@ class StagingArena {
   size_t used_ = 0;
 };
 
+class Staging;
+
 // The host arrays that a recorded step reads. They stay on the device from replay to replay: the
 // recording holds no uploads, and what changed is sent before it runs. Of block tables that is
 // little, an entry of a sequence every kKvBlockTokens steps.
 class RecordedArrays {
  public:
-  // Takes the arrays as they are now and enqueues the differences. Every replay must have ended.
-  void Update(cudaStream_t stream);
+  // Takes the arrays as they are now and enqueues the differences, by way of `staging`: replays
+  // that are still under way see what they were enqueued with.
+  void Update(Staging& staging);
 
  private:
   friend class Staging;
   struct Array {
     const std::byte* source = nullptr;
-    StagingArena::Place place;
+    StagingArena::Place place;  // On the host: what the device has once all uploads have run.
     size_t bytes = 0;
     bool is_own = false;  // Stays as it was when recorded.
   };
@@ -112,6 +116,15 @@ class Staging {
   // Everything enqueued must be complete.
   void Reset();
 
+  // Tells what is enqueued from here on from what was before, so that the memory of the latter can
+  // be had again while the former is under way. Only the first of several marks counts.
+  void Mark();
+  // Everything enqueued before the mark must be complete. Unmarks.
+  void ResetMarked();
+
+  // Enqueues a copy of the host memory as it is now.
+  void Upload(const std::byte* source, size_t bytes, std::byte* target);
+
   // From here to StopRecording arrays go to memory that `recorded` keeps.
   void StartRecording(RecordedArrays& recorded);
   void StopRecording();
@@ -126,10 +139,13 @@ class Staging {
   };
 
   const void* StageBytes(const void* source, size_t bytes, bool is_own);
+  StagingArena& arena() { return arenas_[current_]; }
 
   cudaStream_t stream_;
-  StagingArena arena_;
-  std::vector<Staged> staged_;
+  std::array<StagingArena, 2> arenas_;  // The other one is empty, or holds what is marked.
+  size_t current_ = 0;
+  bool is_marked_ = false;
+  std::vector<Staged> staged_;  // In arena(), or in that of recorded_.
   RecordedArrays* recorded_ = nullptr;
 };
 

@@ -8,7 +8,7 @@ void Embed(const EmbedArgs& args) {
   const Matrix& table = AsMatrix(args.table);
   float* output = args.output.data();
   for (const int32_t id : args.token_ids) {
-    const float* row = table.Row(id);
+    const float* row = table.Row(TokenOf(id, args.drawn.data()));
     for (int64_t c = 0; c < table.columns(); ++c) *output++ = args.scale * row[c];
   }
   if (args.position_table.empty()) return;

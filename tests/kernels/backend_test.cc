@@ -165,6 +165,11 @@ TEST_F(BackendDeathTest, EmbedChecksIds) {
     EXPECT_DEATH(harness_->Embed({.table = packed, .token_ids = ids, .output = output}),
                  "check failed");
   }
+  const std::vector<int32_t> ids = {DrawnToken(2)};
+  EXPECT_DEATH(
+      harness_->Embed(
+          {.table = packed, .token_ids = ids, .drawn = harness_.Integers(2), .output = output}),
+      "check failed: .*2 vs. 2");
 }
 
 TEST_F(BackendDeathTest, PagedAttentionChecksLayersHeadsAndTables) {

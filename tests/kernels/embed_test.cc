@@ -76,6 +76,36 @@ TEST_P(EmbedTest, AddsLearnedPositions) {
   ExpectClose(harness.Download(output), expected);
 }
 
+// Ids that an earlier op has left on the device, beside ids of the host.
+TEST_P(EmbedTest, ReadsDrawnTokens) {
+  constexpr int kColumns = 32;
+  Harness harness(GetParam());
+  Random random(5);
+  const Weights table = RandomWeights(DType::kF32, 20, kColumns, random);
+  // Drawn where they lie: row r has its largest logit at ids[r], the last one none at all.
+  const std::vector<int32_t> ids = {7, 19, 0, 11, kNoToken};
+  std::vector<float> logits(ids.size() * 20, -1.0f);
+  for (size_t r = 0; r + 1 < ids.size(); ++r) logits[r * 20 + static_cast<size_t>(ids[r])] = 1.0f;
+  logits.back() = NAN;
+  const std::vector<SampleRow> rows(ids.size());
+  const DeviceSpan<int32_t> drawn = harness.Integers(static_cast<int64_t>(ids.size()));
+  const std::vector<int32_t> token_ids = {DrawnToken(3), 5, DrawnToken(0), DrawnToken(1),
+                                          DrawnToken(4)};
+  const DeviceSpan<float> output = harness.Zeros(5 * kColumns);
+  harness->Sample(
+      {.logits = harness.Upload(logits), .rows = rows, .vocabulary = 20, .token_ids = drawn});
+  harness->Embed(
+      {.table = harness.Pack({&table}), .token_ids = token_ids, .drawn = drawn, .output = output});
+  std::vector<Bounded> expected;
+  for (const int32_t id : {11, 5, 7, 19, 0}) {
+    for (int c = 0; c < kColumns; ++c) {
+      const double y = table.values[static_cast<size_t>(int64_t{id} * kColumns + c)];
+      expected.push_back({y, std::fabs(y) * (GetParam().is_fast() ? kBf16Rounding : 0.0)});
+    }
+  }
+  ExpectClose(harness.Download(output), expected);
+}
+
 VITRINE_INSTANTIATE_BACKENDS(EmbedTest);
 
 }  // namespace
