@@ -16,7 +16,7 @@ namespace vitrine {
 using TokenId = int32_t;
 
 struct Batch {
-  std::vector<TokenId> token_ids;        // [rows]
+  std::vector<TokenId> token_ids;        // [rows], or DrawnToken where a step runs ahead
   std::vector<int32_t> row_begin = {0};  // [sequences + 1]
   std::vector<int32_t> first_position;   // [sequences]
   std::vector<int32_t> block_table;      // [sequences, max_blocks]
@@ -35,6 +35,10 @@ struct Batch {
   std::vector<TracedRows> traces;       // Rows whose attention is wanted, ascending.
   std::vector<int32_t> certified_rows;  // Rows whose log-sum-exp is wanted.
 
+  // Sequences that decode and mean to go on with the token they draw, ascending. Their tables name
+  // the block of that token too, which is theirs alone.
+  std::vector<int32_t> continuing;
+
   int rows() const { return static_cast<int>(token_ids.size()); }
   int sequences() const { return static_cast<int>(first_position.size()); }
   PagedBatch paged() const { return {row_begin, first_position, block_table, max_blocks}; }
@@ -50,6 +54,7 @@ struct Batch {
     scored.clear();
     traces.clear();
     certified_rows.clear();
+    continuing.clear();
   }
 };
 

@@ -18,6 +18,7 @@ struct RunnerLimits {
   int num_blocks = 0;          // KV blocks of kKvBlockTokens tokens.
   int context_length = 0;      // Tokens of one sequence, prompt and answer together.
   int vocabulary = 0;
+  bool runs_ahead = false;  // Whether it is worth saying which sequences continue.
   // Of inspection; 0 where it is off.
   int max_traced_rows = 0;  // Rows of Batch::traces in one step.
   int num_layers = 0;
@@ -31,8 +32,9 @@ class Runner {
   virtual const RunnerLimits& limits() const = 0;
 
   // Computes the batch, which is within limits(), and writes one token per sampled row to `next`
-  // ([batch.sampling.size()]; kNoToken where the logits were not finite). Blocks until done. Only
-  // the engine thread calls it.
+  // ([batch.sampling.size()]; kNoToken where the logits were not finite). Blocks until the tokens
+  // are known; the next step of batch.continuing may be under way then. Only the engine thread
+  // calls it.
   virtual void Step(const Batch& batch, std::span<TokenId> next) = 0;
 
   // Of the last step's batch.logprobs, one each; valid until the next step. Those of a sample

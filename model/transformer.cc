@@ -177,13 +177,14 @@ absl::Status Transformer::CopyAlibiSlopes() {
   return absl::OkStatus();
 }
 
-void Transformer::Forward(const Batch& batch) {
+void Transformer::Forward(const Batch& batch, DeviceSpan<const TokenId> drawn) {
   VITRINE_CHECK(capture_ != nullptr || (batch.traces.empty() && batch.certified_rows.empty()));
   const int rows = batch.rows();
   paged_ = batch.paged();
 
   backend_.Embed({.table = weights_.embedding.get(),
                   .token_ids = batch.token_ids,
+                  .drawn = drawn,
                   .scale = config_.embedding_scale,
                   .position_table = weights_.position_table.As<float>(),
                   .batch = &paged_,

@@ -35,8 +35,9 @@ class Transformer {
                                                              const Weights& weights,
                                                              const TransformerLimits& limits);
 
-  // Enqueues one step. `batch` must stay unchanged until the backend's next Synchronize.
-  void Forward(const Batch& batch);
+  // Enqueues one step, whose tokens may be among `drawn`, see EmbedArgs. `batch` must stay
+  // unchanged until the backend's next Synchronize or copy.
+  void Forward(const Batch& batch, DeviceSpan<const TokenId> drawn = {});
 
   // Enqueues the logits of at most max_samples rows of the last batch, [rows, vocabulary]. `rows`
   // is host memory and stays unchanged as long; the result is valid until the next call.

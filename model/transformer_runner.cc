@@ -26,11 +26,14 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
                        static_cast<size_t>(runner->config_.vocabulary) * sizeof(float)));
   VITRINE_ASSIGN_OR_RETURN(
       runner->token_ids_,
-      backend.Allocate(static_cast<size_t>(limits.max_samples) * sizeof(TokenId)));
+      backend.Allocate(2 * static_cast<size_t>(limits.max_samples) * sizeof(TokenId)));
   VITRINE_ASSIGN_OR_RETURN(
       runner->results_, backend.Allocate(static_cast<size_t>(limits.max_rows + limits.max_samples) *
                                          sizeof(LogprobsResult)));
   runner->max_samples_ = static_cast<size_t>(limits.max_samples);
+  runner->ahead_.emplace(limits.max_rows, limits.max_samples, BlocksFor(limits.max_positions));
+  runner->host_token_ids_.resize(2 * runner->max_samples_);
+  runner->places_.reserve(runner->max_samples_);
   runner->limits_ = {.max_step_rows = limits.max_rows,
                      .max_step_sequences = limits.max_samples,
                      .num_blocks = limits.num_blocks,
@@ -46,19 +49,33 @@ absl::StatusOr<std::unique_ptr<TransformerRunner>> TransformerRunner::Create(
 
 void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
   VITRINE_CHECK_EQ(next.size(), batch.sampling.size());
-  logprobs_.clear();
-  prompt_logprobs_.clear();
-  logits_ = {};
+  const StepAhead::Answer answer = ahead_->Take(batch);
+  if (answer.rest != nullptr) Enqueue(*answer.rest, half_);
+  StartCopies(batch, answer);
+  // With nothing left to compute, all was drawn to the other half.
+  if (answer.rest == nullptr) half_ = 1 - half_;
+  const bool is_whole = answer.rest == nullptr || answer.rest == &batch;
+  guess_ = limits_.runs_ahead && is_whole ? ahead_->Guess(batch, places_) : nullptr;
+  if (guess_ != nullptr) Enqueue(*guess_, 1 - half_);
+  // Chunks of prompts must not queue up: whoever arrives would wait for them all.
+  if (next.empty()) backend_.Synchronize();
+  backend_.FinishCopies();
+  for (size_t i = 0; i < next.size(); ++i) {
+    next[i] = host_token_ids_[static_cast<size_t>(places_[i])];
+  }
+  ahead_->NoteDrawn(next);
+  const std::span<const LogprobsResult> results = host_results_;
+  FinishResults(results.first(batch.scored.size()), prompt_logprobs_);
+  FinishResults(results.subspan(batch.scored.size()), logprobs_);
+}
+
+void TransformerRunner::Enqueue(const Batch& batch, int half) {
   const bool is_repeated = RunRepeated(batch);
   if (!is_repeated) {
-    transformer_->Forward(batch);
+    transformer_->Forward(batch, token_ids_.As<TokenId>());
     ScorePrompts(batch);
   }
-  if (next.empty()) {
-    backend_.Synchronize();
-    CollectLogprobs(0, batch.scored.size(), prompt_logprobs_);
-    return;
-  }
+  if (batch.sampling.empty()) return;
   if (!is_repeated) logits_ = transformer_->Logits(batch.sampled_rows);
   if (!batch.adjustments.empty()) {
     backend_.AdjustLogits({.logits = logits_,
@@ -66,25 +83,45 @@ void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
                            .vocabulary = config_.vocabulary,
                            .output = adjusted_.As<float>()});
   }
+  const DeviceSpan<TokenId> drawn = Half(half, batch.sampling.size());
   backend_.Sample({.logits = logits_,
                    .adjusted = adjusted_.As<float>(),
                    .rows = batch.sampling,
                    .vocabulary = config_.vocabulary,
-                   .token_ids = token_ids_.As<TokenId>()});
-  const DeviceSpan<const TokenId> drawn = token_ids_.As<TokenId>().subspan(0, next.size());
-  if (!batch.logprobs.empty()) {
-    backend_.Logprobs({.logits = logits_,
-                       .adjusted = adjusted_.As<float>(),
-                       .sampling = batch.sampling,
-                       .token_ids = drawn,
-                       .rows = batch.logprobs,
-                       .vocabulary = config_.vocabulary,
-                       .output = results_.As<LogprobsResult>().subspan(batch.scored.size(),
-                                                                       batch.logprobs.size())});
+                   .token_ids = drawn});
+  if (batch.logprobs.empty()) return;
+  backend_.Logprobs({.logits = logits_,
+                     .adjusted = adjusted_.As<float>(),
+                     .sampling = batch.sampling,
+                     .token_ids = drawn,
+                     .rows = batch.logprobs,
+                     .vocabulary = config_.vocabulary,
+                     .output = results_.As<LogprobsResult>().subspan(batch.scored.size(),
+                                                                     batch.logprobs.size())});
+}
+
+// Of a step whose `answer` is enqueued: says where its tokens lie, and starts the copies of its
+// results.
+void TransformerRunner::StartCopies(const Batch& batch, const StepAhead::Answer& answer) {
+  places_.clear();
+  auto next_of_rest = static_cast<int32_t>(HalfBegin(half_));
+  const auto guessed = static_cast<int32_t>(HalfBegin(1 - half_));
+  for (size_t i = 0; i < batch.sampling.size(); ++i) {
+    const int32_t sample = answer.samples.empty() ? -1 : answer.samples[i];
+    places_.push_back(sample < 0 ? next_of_rest++ : guessed + sample);
   }
-  backend_.CopyToHost(drawn, next);
-  CollectLogprobs(0, batch.scored.size(), prompt_logprobs_);
-  CollectLogprobs(batch.scored.size(), batch.logprobs.size(), logprobs_);
+  if (!answer.samples.empty()) CopyHalf(1 - half_, guess_->sampling.size());
+  if (answer.rest != nullptr) CopyHalf(half_, answer.rest->sampling.size());
+  host_results_.resize(batch.scored.size() + batch.logprobs.size());
+  if (host_results_.empty()) return;
+  backend_.StartCopyToHost<LogprobsResult>(
+      results_.As<LogprobsResult>().subspan(0, host_results_.size()), std::span(host_results_));
+}
+
+void TransformerRunner::CopyHalf(int half, size_t samples) {
+  if (samples == 0) return;
+  backend_.StartCopyToHost<TokenId>(Half(half, samples),
+                                    std::span(host_token_ids_).subspan(HalfBegin(half), samples));
 }
 
 // In slices that fit the memory for the logits of samples.
@@ -106,22 +143,17 @@ void TransformerRunner::ScorePrompts(const Batch& batch) {
   }
 }
 
-// Everything enqueued is complete.
-void TransformerRunner::CollectLogprobs(size_t first, size_t count,
-                                        std::vector<TokenLogprobs>& logprobs) {
-  if (count == 0) return;
-  host_results_.resize(count);
-  const DeviceSpan<const LogprobsResult> results =
-      results_.As<LogprobsResult>().subspan(first, count);
-  backend_.CopyToHost(results, std::span(host_results_));
-  for (const LogprobsResult& result : host_results_) logprobs.push_back(FinishLogprobs(result));
+void TransformerRunner::FinishResults(std::span<const LogprobsResult> results,
+                                      std::vector<TokenLogprobs>& logprobs) {
+  logprobs.clear();
+  for (const LogprobsResult& result : results) logprobs.push_back(FinishLogprobs(result));
 }
 
 bool TransformerRunner::RunRepeated(const Batch& batch) {
   const Batch* const padded = padding_ != nullptr && records_ ? padding_->Pad(batch) : nullptr;
   if (padded == nullptr) return false;
   backend_.RunRepeated(DecodePadding::Shape(*padded), [&] {
-    transformer_->Forward(*padded);
+    transformer_->Forward(*padded, token_ids_.As<TokenId>());
     transformer_->Logits(padded->sampled_rows);
   });
   logits_ = transformer_->logits(static_cast<int>(batch.sampled_rows.size()));
@@ -129,6 +161,7 @@ bool TransformerRunner::RunRepeated(const Batch& batch) {
 }
 
 void TransformerRunner::CopyLogits(std::span<float> logits) {
+  VITRINE_CHECK(!limits_.runs_ahead);
   backend_.CopyToHost(logits_, logits);
 }
 

@@ -24,6 +24,7 @@ BlockPool MakePool(const EngineOptions& options, const Runner& runner) {
 
 SchedulerOptions SizedFor(const RunnerLimits& limits, SchedulerOptions options) {
   options.max_sequence_blocks = BlocksFor(limits.context_length);
+  options.runs_ahead = limits.runs_ahead;
   return options;
 }
 

@@ -40,6 +40,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool& pool)
   batch_.adjustments.reserve(sequences);
   batch_.logprobs.reserve(sequences);
   batch_.scored.reserve(rows);
+  batch_.continuing.reserve(sequences);
 }
 
 void Scheduler::Admit(std::unique_ptr<Sequence> sequence) {
@@ -62,6 +63,7 @@ const Batch& Scheduler::Next() {
   PlanDecodes();
   AdmitWaiting();
   PlanPrefills();
+  LookAhead();
   FormBatch();
   return batch_;
 }
@@ -226,6 +228,27 @@ void Scheduler::ReuseCached(Sequence& sequence) {
   sequence.furthest_computed = std::max(sequence.furthest_computed, sequence.computed);
 }
 
+// Of a step that decodes, and nothing else: which sequences go on. Their next blocks are among
+// those that they were admitted with, or nobody's need.
+void Scheduler::LookAhead() {
+  bool decodes = options_.runs_ahead;
+  for (const auto& sequence : running_) {
+    sequence->continues = false;
+    if (sequence->planned == 0) continue;
+    decodes =
+        decodes && sequence->remaining() == 1 && sequence->wants_token() && sequence->is_plain();
+  }
+  if (!decodes) return;
+  const int kept = options_.optimistic_admission ? places_taken() : 0;
+  for (const auto& sequence : running_) {
+    const int length = sequence->length() + 1;
+    if (sequence->planned == 0 || length >= sequence->request().stop.max_length) continue;
+    const int needed = BlocksFor(length) - static_cast<int>(sequence->blocks.size());
+    sequence->continues = needed <= 0 || (pool_.available() - kept >= needed &&
+                                          pool_.Acquire(needed, sequence->blocks));
+  }
+}
+
 bool Scheduler::SecureBlocks(Sequence& sequence, int tokens) {
   const int needed = BlocksFor(tokens) - static_cast<int>(sequence.blocks.size());
   if (needed <= 0) return true;
@@ -263,6 +286,7 @@ void Scheduler::FormBatch() {
   for (const auto& owned : running_) {
     Sequence& sequence = *owned;
     if (sequence.planned == 0) continue;
+    if (sequence.continues) batch_.continuing.push_back(static_cast<int32_t>(step_.size()));
     step_.push_back(&sequence);
     const auto begin = sequence.tokens.begin() + sequence.computed;
     batch_.token_ids.insert(batch_.token_ids.end(), begin, begin + sequence.planned);

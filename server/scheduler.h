@@ -15,6 +15,8 @@
 // A request of several choices is admitted as a whole, with a place for each; see sequence.h.
 // A traced request computes the rows that it asks for even where their keys are cached, at most
 // max_traced_rows in a step, and none while too much of its trace is on its way: others go on.
+// Where the runner runs ahead, a step of decoding names the sequences that mean to go on, and their
+// blocks for the token after this one.
 // Blocks become reusable by others only after they were computed, and the last token of a prompt is
 // always computed, since its logits are needed.
 #pragma once
@@ -41,6 +43,7 @@ struct SchedulerOptions {
   int bypass_limit = 8;
   int max_traced_rows = 0;      // In one step; at least max_running_sequences, or 0: none, ever.
   int max_sequence_blocks = 0;  // Room for the tables of a step; the engine knows.
+  bool runs_ahead = false;      // As the runner's limits; the engine knows.
 };
 
 // What a step did for one sequence. `sequence` is valid until the next call of Next.
@@ -110,6 +113,7 @@ class Scheduler {
   void Grant(Sequence& sequence, int tokens);
   void ReuseCached(Sequence& sequence);
 
+  void LookAhead();
   bool SecureBlocks(Sequence& sequence, int tokens);
   void Preempt(Sequence& sequence);
   void FormBatch();

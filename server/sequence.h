@@ -109,6 +109,12 @@ struct Sequence {
     return {begin, std::max(begin, std::min(computed + planned, prompt_length() - 1))};
   }
 
+  // Whether all that it wants of a step is the next token, by the logits as they are.
+  bool is_plain() const {
+    return request().output.logprobs < 0 && request().trace == nullptr &&
+           request().certificates.empty() && owner->record == nullptr && !Adjustment(0).has_value();
+  }
+
   bool is_withholding() const { return length() - prompt_length() < request().stop.min_tokens; }
 
   // How its next token's logits change; nothing where none does.
@@ -138,12 +144,14 @@ struct Sequence {
   std::vector<std::unique_ptr<Sequence>> siblings;  // Not yet started: the prompt comes first.
   std::vector<TokenId> tokens;                      // Prompt, then answer.
   PenaltyHistory penalties;                         // Of tokens.
-  int computed = 0;  // Leading tokens whose keys and values are stored.
-  int planned = 0;   // Tokens of the step being formed or run.
+  int computed = 0;        // Leading tokens whose keys and values are stored.
+  int planned = 0;         // Tokens of the step being formed or run.
+  bool continues = false;  // After that step, as far as can be said; its blocks suffice.
   // Of the prompt's tokens from the second on, as far as they are known; null: not asked for, or
   // handed over.
   std::unique_ptr<std::vector<TokenLogprobs>> prompt_logprobs;
-  std::vector<int32_t> blocks;  // [BlocksFor(computed)] between steps.
+  // [BlocksFor(computed)] between steps; of BlocksFor(computed + 1) where the runner runs ahead.
+  std::vector<int32_t> blocks;
   PrefixChain root_chain;
   PrefixChain chain;          // After the first chained_blocks blocks.
   int chained_blocks = 0;     // Published by this sequence or reused; whole and computed.

@@ -89,6 +89,8 @@ absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::st
   LoadOptions load = options.load;
   if (load.weights.dtype) load.weights.progress = PrintProgress;
   VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(*files, *loaded->backend, load));
+  // Elsewhere the host would only wait for itself.
+  loaded->model.runner->set_runs_ahead(loaded->backend->records());
   loaded->served = Describe(loaded->model, *loaded->backend);
   loaded->served.inspection_bytes = options.inspection_bytes;
   return loaded;

@@ -40,5 +40,24 @@ TEST(DecodeStepTest, AllocatesNothingAndWaitsForItsTokensAlone) {
   EXPECT_EQ(stats.graph_launches, before.graph_launches);
 }
 
+// So does one whose successor is enqueued before it waits, in which case that is what it enqueues.
+TEST(DecodeStepTest, RunningAheadIsAsFrugal) {
+  ModelOnBackend cuda(RandomName(DType::kQ8_0), "cuda", Numerics::kFast);
+  cuda.runner().set_runs_ahead(true);
+  std::vector<TokenId> last = {3, 4};
+  const emu::Stats& stats = emu::stats();
+  for (int step = 0; step < 30; ++step) {
+    const emu::Stats before = stats;
+    Batch batch = cuda.MakeBatch({{.begin = step, .tokens = {last[0]}},
+                                  {.sequence = 1, .begin = step, .tokens = {last[1]}}});
+    batch.continuing = {0, 1};
+    cuda.runner().Step(batch, last);
+    if (step < 2) continue;
+    EXPECT_EQ(stats.allocations, before.allocations) << step;
+    EXPECT_EQ(stats.synchronizations, before.synchronizations + 1);
+    EXPECT_EQ(stats.graph_launches, before.graph_launches + 1);
+  }
+}
+
 }  // namespace
 }  // namespace vitrine::testing

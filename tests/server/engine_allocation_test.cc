@@ -79,7 +79,8 @@ TEST(EngineAllocation, NoneWithAFakeModel) {
                      .max_step_sequences = 12,
                      .num_blocks = 512,
                      .context_length = 1024,
-                     .vocabulary = tokenizer.vocabulary()});
+                     .vocabulary = tokenizer.vocabulary(),
+                     .runs_ahead = true});
   EXPECT_EQ(AllocationsOfTurns(runner, tokenizer), 0);
 }
 

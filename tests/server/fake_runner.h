@@ -190,6 +190,7 @@ class FakeRunner final : public Runner {
     VITRINE_CHECK_EQ(sample, next.size());
     VITRINE_CHECK_EQ(logprobs_.size(), batch.logprobs.size());
     VITRINE_CHECK_EQ(prompt_logprobs_.size(), batch.scored.size());
+    Scrawl(batch);
     rows += batch.rows();
     ++steps;
   }
@@ -238,6 +239,14 @@ class FakeRunner final : public Runner {
   std::atomic<int64_t> traced_rows = 0;
 
  private:
+  // As a runner that has gone on with tokens that nobody asked for.
+  void Scrawl(const Batch& batch) {
+    VITRINE_CHECK(limits_.runs_ahead || batch.continuing.empty());
+    for (const int32_t s : batch.continuing) {
+      history_[Slot(batch, s, batch.first_position[static_cast<size_t>(s)] + 1)] = 0xBAD;
+    }
+  }
+
   TokenId Draw(const Batch& batch, size_t sample, uint64_t history) const {
     const SampleRow& draw = batch.sampling[sample];
     if (draw.adjusted_row < 0) return DrawFromHistory(history, draw, limits_.vocabulary);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,8 @@ class Bench {
                  .max_step_sequences = options.max_running_sequences,
                  .num_blocks = num_blocks,
                  .context_length = 4096,
-                 .vocabulary = kVocabulary}) {}
+                 .vocabulary = kVocabulary,
+                 .runs_ahead = options.runs_ahead}) {}
 
   std::shared_ptr<ActiveRequest> Add(const std::string& name, const Ask& ask) {
     GenerationRequest request;
@@ -426,6 +428,87 @@ TEST(Scheduler, AnswersDoNotDependOnTheChunkSize) {
       bench.RunAll();
       for (const auto& [name, ask] : asks) bench.ExpectAnswer(name, ask);
     }
+  }
+}
+
+SchedulerOptions RunningAhead(SchedulerOptions options) {
+  options.runs_ahead = true;
+  return options;
+}
+
+TEST(Scheduler, SaysWhoGoesOnAndGivesItsNextBlock) {
+  Bench bench(RunningAhead(kSmall), 8);
+  std::vector<int32_t> continuing;
+  bench.runner().before_step = [&](const Batch& batch) { continuing = batch.continuing; };
+  bench.Add("a", {.prompt = 14, .max_tokens = 4});
+  EXPECT_EQ(bench.Step(), "a:14");
+  EXPECT_TRUE(continuing.empty());  // A prompt.
+  bench.Add("b", {.prompt = 1, .max_tokens = 2, .first_token = 50});
+  EXPECT_EQ(bench.Step(), "a:1 b:1");
+  EXPECT_EQ(continuing, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(bench.pool().owned(), 2);
+  EXPECT_EQ(bench.Step(), "a:1 b:1");  // Of a, position 15; it is b's last.
+  EXPECT_EQ(continuing, std::vector<int32_t>{0});
+  EXPECT_EQ(bench.pool().owned(), 2);
+  EXPECT_EQ(bench.Step(), "a:1");
+  EXPECT_TRUE(continuing.empty());
+  bench.ExpectAnswer("a", {.prompt = 14, .max_tokens = 4});
+  EXPECT_EQ(bench.pool().owned(), 0);
+}
+
+TEST(Scheduler, NobodyGoesOnBesideARequestForMoreThanTokens) {
+  const auto continues = [](auto&& change) {
+    Bench bench(RunningAhead(kSmall), 8);
+    GenerationRequest request;
+    request.prompt = {1};
+    request.stop.max_length = 9;
+    change(request);
+    bench.Add("a", {.prompt = 1, .max_tokens = 8});
+    bench.scheduler().Admit(Sequence::ForRequest(
+        std::make_shared<ActiveRequest>("b", request, nullptr), bench.pool().RootChain(""), 1000));
+    size_t most = 0;
+    bench.runner().before_step = [&](const Batch& batch) {
+      most = std::max(most, batch.continuing.size());
+    };
+    bench.RunAll();
+    return most > 0;
+  };
+  EXPECT_TRUE(continues([](GenerationRequest&) {}));
+  EXPECT_FALSE(continues([](GenerationRequest& request) { request.output.logprobs = 0; }));
+  EXPECT_FALSE(
+      continues([](GenerationRequest& request) { request.sampling.repetition_penalty = 1.5f; }));
+  EXPECT_FALSE(continues([](GenerationRequest& request) { request.sampling.banned = {3}; }));
+}
+
+// What a step ahead scrawls over is nobody else's, whoever leaves, is preempted or shares a prefix.
+TEST(Scheduler, RunningAheadChangesNoAnswer) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    SchedulerOptions options = RunningAhead(kSmall);
+    options.optimistic_admission = seed % 2 == 1;
+    Bench bench(options, 12, /*prefix_cache=*/seed % 4 >= 2);
+    std::map<std::string, Ask> asks;
+    for (int i = 0; i < 20; ++i) {
+      const std::string name = std::to_string(i);
+      asks[name] = {.prompt = 1 + static_cast<int>(random() % 40),
+                    .max_tokens = 1 + static_cast<int>(random() % 40),
+                    .first_token = 100 * static_cast<int>(random() % 3),
+                    .choices = 1 + static_cast<int>(random() % 2),
+                    .seed = 7};
+      bench.Add(name, asks[name]);
+      for (uint32_t steps = random() % 20; steps > 0; --steps) bench.Step();
+      if (random() % 4 > 0) continue;
+      bench.scheduler().RemoveIf([&](Sequence& sequence) {
+        if (sequence.owner->id != name) return false;
+        asks.erase(name);
+        return true;
+      });
+    }
+    bench.RunAll();
+    for (const auto& [name, ask] : asks) bench.ExpectAnswer(name, ask);
+    EXPECT_EQ(bench.pool().owned(), 0);
+    EXPECT_TRUE(options.optimistic_admission || bench.scheduler().preemptions() == 0);
   }
 }
 
