@@ -12,6 +12,7 @@
 #include "tests/cuda_emulator/model_on_backend.h"
 #include "tests/gpu_check/required.h"
 #include "tests/gpu_check/synthetic_model.h"
+#include "tests/model/random_streams.h"
 
 namespace vitrine::gpu_check {
 namespace {
@@ -104,6 +105,10 @@ void ExpectRecordedStepsChangeNoBit(LoadedModel& cuda) {
     cuda.runner().set_records(step < 3);
     EXPECT_EQ(cuda.Logits({tokens.back()}, kPromptTokens - 1), last) << "step " << step;
   }
+}
+
+TEST(RunAheadTest, DrawsTheSame) {
+  testing::RandomStreams(testing::RandomName(DType::kQ8_0), "cuda", Numerics::kFast, 1).Run(300);
 }
 
 class ModelsTest : public ::testing::TestWithParam<bool> {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/check.h"
 #include "model/kv_cache.h"
 
 namespace vitrine::gpu_check {
@@ -48,21 +49,29 @@ class StepBench {
           runner_->set_records(graphs);
           Measure(graphs ? "decode" : "decode_without_graphs", batch, context - 1, 1);
         }
+        runner_->set_records(true);
+        runner_->set_runs_ahead(true);
+        Measure("decode_ahead", batch, context - 1, 1);
+        runner_->set_runs_ahead(false);
       }
     }
   }
 
  private:
-  static constexpr int kMargin = 16;
+  static constexpr int kMargin = 16;  // Steps that follow on each other at most.
 
+  // Each step is the same, but where the runner runs ahead: there it takes what the last one drew.
   void Measure(const char* name, int sequences, int position, int rows) {
-    const int blocks = BlocksFor(position + rows);
+    const bool goes_on = runner_->limits().runs_ahead;
+    const int blocks = BlocksFor(position + (goes_on ? kMargin : rows));
     Json what = {{"step", name}, {"batch", sequences}, {"context", position + rows}};
     if (sequences * blocks > blocks_) {
       report_.Append("not_measured", std::move(what));
       return;
     }
-    const Batch batch = MakeBatch(sequences, position, rows, blocks);
+    VITRINE_CHECK_LE(kWarmSteps + plan_.repetitions.launches, kMargin);
+    Batch batch = MakeBatch(sequences, position, rows, blocks);
+    for (int s = 0; goes_on && s < sequences; ++s) batch.continuing.push_back(s);
     std::vector<TokenId> next(batch.sampling.size());
     std::vector<double> seconds;
     for (int i = -kWarmSteps; i < plan_.repetitions.launches; ++i) {
@@ -70,6 +79,7 @@ class StepBench {
       runner_->Step(batch, next);
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (i >= 0) seconds.push_back(elapsed.count());
+      if (goes_on) GoOn(batch, next);
     }
     // A figure of a step whose logits are not numbers would mean nothing.
     if (std::ranges::find(next, kNoToken) != next.end()) what["failed"] = "a row has no token";
@@ -82,6 +92,12 @@ class StepBench {
     what["gb_per_s"] = bytes / median / 1e9;
     what["of_read"] = limits_.read_bytes_per_s > 0 ? bytes / median / limits_.read_bytes_per_s : 0;
     report_.Append("steps", std::move(what));
+  }
+
+  static void GoOn(Batch& batch, const std::vector<TokenId>& drawn) {
+    batch.token_ids = drawn;
+    for (int32_t& position : batch.first_position) ++position;
+    for (SampleRow& row : batch.sampling) ++row.position;
   }
 
   Batch MakeBatch(int sequences, int position, int rows, int blocks) const {
