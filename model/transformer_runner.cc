@@ -70,6 +70,7 @@ void TransformerRunner::Step(const Batch& batch, std::span<TokenId> next) {
 }
 
 void TransformerRunner::Enqueue(const Batch& batch, int half) {
+  logits_ = {};
   const bool is_repeated = RunRepeated(batch);
   if (!is_repeated) {
     transformer_->Forward(batch, token_ids_.As<TokenId>());
