@@ -51,6 +51,8 @@ MUTANTS = [
            "*LayerNormTest*cuda*", "layer_norm"),
     Mutant("embed-low-nibble-only", "embed.cu", ">> (at % 2 * 4) & 0xf", "& 0xf",
            "*EmbedTest*cuda*"),
+    Mutant("embed-reads-nothing-drawn", "embed.cu", "TokenOf(p.token_ids[blockIdx.x], p.drawn)",
+           "max(p.token_ids[blockIdx.x], 0)", "*EmbedTest*cuda*"),
     Mutant("gather-by-place", "gather_rows.cu", "static_cast<size_t>(p.row_ids[blockIdx.x])",
            "static_cast<size_t>(blockIdx.x)", "*GatherRowsTest*cuda*"),
     Mutant("rope-turns-backwards", "rope_write_kv.cu",
