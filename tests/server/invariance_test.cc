@@ -166,6 +166,26 @@ TEST_F(InvarianceTest, WithForcedPreemption) {
   }
 }
 
+// As the server does on a device that computes while the host goes on; here the host computes what
+// is enqueued ahead, too.
+TEST_F(InvarianceTest, WithStepsEnqueuedAhead) {
+  model_.set_runs_ahead(true);
+  for (const bool prefix_cache : {false, true}) {
+    EngineOptions options = Options(12, 64);
+    options.scheduler.optimistic_admission = prefix_cache;
+    options.prefix_cache = prefix_cache;
+    SmallPool pool(model_.runner(), 14);
+    EngineHarness harness(options, prefix_cache ? pool : model_.runner(), model_.tokenizer());
+    ExpectSame(harness);
+    for (GenerationRequest& neighbour : Neighbours(model_, 6)) {
+      harness.Send(std::move(neighbour));
+      harness.engine().Turn();
+    }
+    ExpectSame(harness);
+  }
+  model_.set_runs_ahead(false);
+}
+
 // Every token gathers in messages that nobody takes before the end.
 TEST_F(InvarianceTest, WithASlowReader) {
   class SlowReader final : public TokenSink {

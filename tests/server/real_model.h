@@ -37,6 +37,7 @@ class RealModel {
   }
 
   Runner& runner() { return *model_.runner; }
+  void set_runs_ahead(bool runs_ahead) { model_.runner->set_runs_ahead(runs_ahead); }
   const Tokenizer& tokenizer() const { return *model_.tokenizer; }
   std::vector<TokenId> Encode(std::string_view text) const {
     return tokenizer().Encode(text, {})->ids;
