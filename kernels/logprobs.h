@@ -28,7 +28,7 @@ struct LogprobsResult {
   float temperature = 1.0f;
   uint64_t total_weight = 0;  // Of all tokens; the most likely one of a row weighs 2^40.
   float logit = 0.0f;         // Of the token.
-  int32_t rank = 0;           // Of the token, from 1; of equal ones the lower id goes first.
+  int32_t rank = 0;           // From 1, behind what is more probable; equals in order of ids.
   int32_t top_count = 0;      // Entries below; fewer than asked for where fewer can be drawn.
   int32_t top_ids[kMaxTopLogprobs] = {};  // The most probable first.
   float top_logits[kMaxTopLogprobs] = {};

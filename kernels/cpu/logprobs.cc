@@ -74,15 +74,15 @@ LogprobsResult TokenLogprobs(std::span<const float> logits, int32_t token, const
   return PlaceLogprobs(logits, token, row, sampling, 0);
 }
 
-bool IsAmong(const Candidates& some, int32_t token) {
-  return std::ranges::binary_search(some.ids, token);
+int32_t PlaceOf(const Candidates& some, int32_t token) {
+  const auto found = std::ranges::lower_bound(some.ids, token);
+  if (found == some.ids.end() || *found != token) return kNoToken;
+  return static_cast<int32_t>(found - some.ids.begin());
 }
 
-LogprobsResult CandidateLogprobs(const Candidates& some, int32_t token, const LogprobsRow& row,
+LogprobsResult CandidateLogprobs(const Candidates& some, int32_t place, const LogprobsRow& row,
                                  const SampleRow& sampling) {
-  const auto place = std::ranges::lower_bound(some.ids, token) - some.ids.begin();
-  LogprobsResult result =
-      PlaceLogprobs(some.logits, static_cast<int32_t>(place), row, sampling, some.left_out);
+  LogprobsResult result = PlaceLogprobs(some.logits, place, row, sampling, some.left_out);
   for (int32_t& id : std::span(result.top_ids).first(static_cast<size_t>(result.top_count))) {
     id = some.ids[static_cast<size_t>(id)];
   }

@@ -12,10 +12,11 @@ namespace vitrine::cpu {
 LogprobsResult TokenLogprobs(std::span<const float> logits, int32_t token, const LogprobsRow& row,
                              const SampleRow& sampling);
 
-bool IsAmong(const Candidates& some, int32_t token);
+// Where `token` is among `some`; kNoToken: nowhere.
+int32_t PlaceOf(const Candidates& some, int32_t token);
 
-// The same where all tokens that can be drawn are among `some`, and so is `token`.
-LogprobsResult CandidateLogprobs(const Candidates& some, int32_t token, const LogprobsRow& row,
+// The same of the token at `place`, where all tokens that can be drawn are among `some`.
+LogprobsResult CandidateLogprobs(const Candidates& some, int32_t place, const LogprobsRow& row,
                                  const SampleRow& sampling);
 
 }  // namespace vitrine::cpu

@@ -18,7 +18,7 @@ bool UnfilteredLogprobs(VocabularyRow<S>& vocabulary, std::span<const float> log
   if (row.top_count > 0) {
     const Candidates some = vocabulary.Largest(row.top_count);
     if (some.ids.empty()) return false;
-    result = CandidateLogprobs(some, some.ids[0], row, {.temperature = temperature});
+    result = CandidateLogprobs(some, 0, row, {.temperature = temperature});
   }
   result.top_logit = vocabulary.top();
   result.temperature = temperature;
@@ -45,8 +45,9 @@ LogprobsResult RowLogprobs(const LogprobsArgs& args, size_t index, VocabularyScr
   }
   const Candidates some =
       is_greedy ? vocabulary.From(vocabulary.top()) : Narrow(vocabulary, logits.size(), sampling);
-  if (!IsAmong(some, token)) return TokenLogprobs(logits, token, row, sampling);
-  return CandidateLogprobs(some, token, row, sampling);
+  const int32_t place = PlaceOf(some, token);
+  if (place == kNoToken) return TokenLogprobs(logits, token, row, sampling);
+  return CandidateLogprobs(some, place, row, sampling);
 }
 
 }  // namespace vitrine::cpu

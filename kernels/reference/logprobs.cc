@@ -29,8 +29,10 @@ LogprobsResult RowLogprobs(std::span<const float> logits, int32_t token, const L
       ids.push_back(id);
     }
   }
-  std::ranges::sort(ids, {}, [&](int32_t id) { return std::pair(~LogitKey(logit(id)), id); });
-  result.rank = static_cast<int32_t>(std::ranges::find(ids, token) - ids.begin()) + 1;
+  const auto order = [&](int32_t id) { return std::pair(~LogitKey(logit(id)), id); };
+  std::ranges::sort(ids, {}, order);
+  const auto place = std::ranges::lower_bound(ids, order(token), {}, order);
+  result.rank = static_cast<int32_t>(place - ids.begin()) + 1;
   result.top_count = std::min(row.top_count, static_cast<int32_t>(ids.size()));
   for (int i = 0; i < result.top_count; ++i) {
     result.top_ids[i] = ids[static_cast<size_t>(i)];

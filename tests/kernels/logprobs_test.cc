@@ -151,11 +151,12 @@ TEST_P(LogprobsTest, AreTheSameBitsOnEveryBackend) {
       {.temperature = 0.8f, .top_k = 40, .seed = 2},
       {.temperature = 0.8f, .top_p = 0.9f, .seed = 3},
       {.temperature = 1.5f, .min_p = 0.02f, .seed = 4},
-      {.temperature = 1.5f, .top_k = 5, .typical_p = 0.6f, .seed = 5},
+      {.temperature = 2.0f, .top_k = 500, .typical_p = 0.3f, .seed = 5},
       {.temperature = 1.0f, .seed = 6, .adjusted_row = 2}};
   const auto count = static_cast<int>(sampling.size());
   for (const int vocabulary : {1025, 50257}) {
     SCOPED_TRACE(vocabulary);
+    const auto size = static_cast<size_t>(vocabulary);
     Random random(static_cast<uint32_t>(vocabulary));
     std::vector<float> logits = random.Normal(int64_t{count} * vocabulary, 4.0f);
     for (size_t i = 0; i < logits.size(); i += 2) logits[i] = std::round(logits[i]);
@@ -169,8 +170,12 @@ TEST_P(LogprobsTest, AreTheSameBitsOnEveryBackend) {
         for (const int id : {0, place, place / 16 * 16, vocabulary - 1}) {
           rows.push_back({.row = r, .token_id = id, .top_count = top_count});
         }
-        rows.push_back(
-            {.row = r, .token_id = place, .top_count = top_count, .is_processed = r == 1});
+        // What filters take out: one of the many, and the best, which typical sampling may.
+        const auto row = std::span(logits).subspan(size * static_cast<size_t>(r), size);
+        const auto best = static_cast<int32_t>(std::ranges::max_element(row) - row.begin());
+        for (const int id : {place, best}) {
+          rows.push_back({.row = r, .token_id = id, .top_count = top_count, .is_processed = true});
+        }
       }
     }
     // Which sorts a vocabulary for every row, and is the same for every backend.
