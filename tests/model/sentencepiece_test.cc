@@ -40,11 +40,16 @@ std::string BytesField(int number, const std::string& bytes) {
   return Varint(static_cast<uint64_t>(number) << 3 | 2) + Varint(bytes.size()) + bytes;
 }
 
+constexpr uint64_t kUnigram = 1;
+constexpr uint64_t kBpe = 2;
+
 // A tokenizer.model in the making.
 struct TestModel {
+  explicit TestModel(uint64_t type = kBpe) : trainer(VarintField(3, type)) {}
+
   std::string pieces;
   TokenId size = 0;
-  std::string trainer = VarintField(3, 2);  // BPE.
+  std::string trainer;
   std::string normalizer = VarintField(4, 0);
 
   TokenId Add(const std::string& text, float score, TokenType type = TokenType::kNormal) {
@@ -53,6 +58,12 @@ struct TestModel {
     pieces += BytesField(1, BytesField(1, text) + "\x15" + score_bytes +
                                 VarintField(3, static_cast<uint64_t>(type)));
     return size++;
+  }
+  // Tokens 0 to 2.
+  void AddSpecials() {
+    Add("<unk>", 0, TokenType::kUnknown);
+    Add("<s>", 0, TokenType::kControl);
+    Add("</s>", 0, TokenType::kControl);
   }
   void AddBytes() {
     for (int byte = 0; byte < 256; ++byte) {
@@ -80,9 +91,7 @@ std::vector<TokenId> Ids(const Tokenizer& tokenizer, std::string_view text,
 class ScoredBpeTest : public ::testing::Test {
  protected:
   ScoredBpeTest() {
-    model_.Add("<unk>", 0, TokenType::kUnknown);
-    model_.Add("<s>", 0, TokenType::kControl);
-    model_.Add("</s>", 0, TokenType::kControl);
+    model_.AddSpecials();
     mark_ = model_.Add(kMark, -10);
     a_ = model_.Add("a", -11);
     b_ = model_.Add("b", -12);
@@ -178,8 +187,7 @@ TEST_F(ScoredBpeTest, BrokenModelsAreRefused) {
   }
   model_.Add("x", std::numeric_limits<float>::quiet_NaN());
   EXPECT_THAT(message(model_.Bytes()), HasSubstr("score of token 9"));
-  TestModel words;
-  words.trainer = VarintField(3, 3);
+  TestModel words(3);
   words.Add("a", 0);
   EXPECT_EQ(words.TryParse().status().code(), absl::StatusCode::kUnimplemented);
   TestModel map;
@@ -237,11 +245,8 @@ TEST(BpeModelTest, CutTextEqualsWholeText) {
 }
 
 TEST(UnigramModelTest, TakesTheLikeliestSegmentation) {
-  TestModel model;
-  model.trainer = VarintField(3, 1);
-  model.Add("<unk>", 0, TokenType::kUnknown);
-  model.Add("<s>", 0, TokenType::kControl);
-  model.Add("</s>", 0, TokenType::kControl);
+  TestModel model(kUnigram);
+  model.AddSpecials();
   const TokenId mark = model.Add(kMark, -3);
   const TokenId a = model.Add("a", -3);
   const TokenId b = model.Add("b", -3);
@@ -257,11 +262,8 @@ TEST(UnigramModelTest, TakesTheLikeliestSegmentation) {
 }
 
 TEST(UnigramModelTest, UserDefinedTokensAreVeryLikelyPieces) {
-  TestModel model;
-  model.trainer = VarintField(3, 1);
-  model.Add("<unk>", 0, TokenType::kUnknown);
-  model.Add("<s>", 0, TokenType::kControl);
-  model.Add("</s>", 0, TokenType::kControl);
+  TestModel model(kUnigram);
+  model.AddSpecials();
   const TokenId mark = model.Add(kMark, -3);
   const TokenId a = model.Add("a", -3);
   const TokenId four = model.Add(std::string(kMark) + kMark + kMark + kMark, -0.25f);
@@ -292,13 +294,10 @@ TEST(SentencePieceTest, UserDefinedTokensPassTheNormaliser) {
   std::memcpy(map.data(), &size, 4);
   map.append(reinterpret_cast<const char*>(units.data()), size);
   map += std::string("u\0", 2);
-  for (const uint64_t model_type : {1, 2}) {
-    TestModel model;
-    model.trainer = VarintField(3, model_type);
+  for (const uint64_t type : {kUnigram, kBpe}) {
+    TestModel model(type);
     model.normalizer = BytesField(2, map) + VarintField(3, 0) + VarintField(4, 0);
-    model.Add("<unk>", 0, TokenType::kUnknown);
-    model.Add("<s>", 0, TokenType::kControl);
-    model.Add("</s>", 0, TokenType::kControl);
+    model.AddSpecials();
     const TokenId u = model.Add("u", -3);
     const TokenId symbol = model.Add("[U]", 0, TokenType::kUserDefined);
     EXPECT_THAT(Ids(*model.Parse(), "U[U]u", {.add_bos = false}), ElementsAre(u, symbol, u));
@@ -389,9 +388,7 @@ TEST(SentencePieceTest, AFolderSaysWhetherTheBeginTokenIsPutInFront) {
       std::filesystem::temp_directory_path() / ("sentencepiece." + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   TestModel model;
-  model.Add("<unk>", 0, TokenType::kUnknown);
-  model.Add("<s>", 0, TokenType::kControl);
-  model.Add("</s>", 0, TokenType::kControl);
+  model.AddSpecials();
   const TokenId a = model.Add("\u2581a", 0);
   std::ofstream(folder / "tokenizer.model", std::ios::binary) << model.Bytes();
   const auto read = [&](const std::string& config) {
