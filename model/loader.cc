@@ -105,6 +105,13 @@ void ChooseFrequencies(const LoadOptions& options, ModelConfig& config) {
   }
 }
 
+absl::Status CheckBackend(const ModelConfig& config, const Backend& backend) {
+  if (config.experts.count == 0 || !backend.records()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("a mixture of experts is not supported on the ", std::string(backend.name()),
+                   " backend, which records steps before it is known which experts they need"));
+}
+
 absl::StatusOr<ChatTemplate> LoadChatTemplate(const ModelFiles& files) {
   VITRINE_ASSIGN_OR_RETURN(const ChatTemplateSource source, files.ChatTemplates());
   return ChatTemplate::Create(source);
@@ -122,6 +129,7 @@ absl::StatusOr<LoadedModel> LoadModel(ModelFiles& files, Backend& backend,
                                       const LoadOptions& options) {
   LoadedModel model;
   VITRINE_ASSIGN_OR_RETURN(ModelDescription description, files.Describe());
+  VITRINE_RETURN_IF_ERROR(CheckBackend(description.config, backend));
   model.config = std::move(description.config);
   model.sampling = description.sampling;
   VITRINE_ASSIGN_OR_RETURN(model.tokenizer, files.CreateTokenizer());

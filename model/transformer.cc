@@ -2,10 +2,8 @@
 #include "model/transformer.h"
 
 #include <cmath>
-#include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "model/status.h"
 
 namespace vitrine {
@@ -123,11 +121,7 @@ absl::Status Transformer::AllocateHead(int max_samples) {
 
 absl::Status Transformer::AllocateExperts(int max_rows) {
   const ExpertConfig& experts = config_.experts;
-  if (backend_.records()) {
-    return absl::UnimplementedError(
-        absl::StrCat("a mixture of experts is not supported on the ", std::string(backend_.name()),
-                     " backend, which records steps before it is known which experts they need"));
-  }
+  VITRINE_CHECK(!backend_.records());
   routing_.emplace(experts, max_rows);
   host_logits_.resize(static_cast<size_t>(max_rows) * static_cast<size_t>(routing_->columns()));
   VITRINE_ASSIGN_OR_RETURN(router_logits_,

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "model/kv_cache.h"
+#include "model/model_files.h"
 #include "model/status.h"
 #include "server/serve_command.h"
 
@@ -170,12 +171,13 @@ absl::Status BenchModel(const ServerOptions& options) {
   ServerOptions bench_options = options;
   bench_options.load.max_step_rows = kPrompt;
   bench_options.load.max_step_sequences = kMaxBatch;
-  VITRINE_ASSIGN_OR_RETURN(const auto loaded,
-                           LoadModelOnBackend(options.arguments.front(), bench_options));
-  if (loaded->model.config.experts.count > 0) {
+  VITRINE_ASSIGN_OR_RETURN(const auto files, ModelFiles::Open(options.arguments.front()));
+  VITRINE_ASSIGN_OR_RETURN(const ModelDescription description, files->Describe());
+  if (description.config.experts.count > 0) {
     return absl::UnimplementedError(
         "bench-model: which weights a step reads is not known of a mixture of experts");
   }
+  VITRINE_ASSIGN_OR_RETURN(const auto loaded, LoadModelOnBackend(*files, bench_options));
   const Calibration before = loaded->backend->Calibrate();
   const std::vector<Row> rows = ModelBench(*loaded).Run();
   const Calibration after = loaded->backend->Calibrate();

@@ -80,15 +80,19 @@ void PrintProgress(int layers, int all_layers) {
 
 absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::string& path,
                                                                    const ServerOptions& options) {
-  // The files first: what is wrong with them must not cost a backend's memory.
   VITRINE_ASSIGN_OR_RETURN(const auto files, ModelFiles::Open(path));
+  return LoadModelOnBackend(*files, options);
+}
+
+absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(ModelFiles& files,
+                                                                   const ServerOptions& options) {
   auto loaded = std::make_unique<ModelOnBackend>();
   VITRINE_ASSIGN_OR_RETURN(
       loaded->backend,
       CreateBackend(options.backend, {.numerics = options.numerics, .threads = options.threads}));
   LoadOptions load = options.load;
   if (load.weights.dtype) load.weights.progress = PrintProgress;
-  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(*files, *loaded->backend, load));
+  VITRINE_ASSIGN_OR_RETURN(loaded->model, LoadModel(files, *loaded->backend, load));
   // Elsewhere the host would only wait for itself.
   loaded->model.runner->set_runs_ahead(loaded->backend->records());
   loaded->served = Describe(loaded->model, *loaded->backend);

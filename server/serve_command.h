@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/loader.h"
+#include "model/model_files.h"
 #include "server/options.h"
 #include "server/served_model.h"
 
@@ -18,6 +19,9 @@ struct ModelOnBackend {
   ServedModel served;
 };
 
+// The files are opened first: what is wrong with them must not cost a backend's memory.
+absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(ModelFiles& files,
+                                                                   const ServerOptions& options);
 absl::StatusOr<std::unique_ptr<ModelOnBackend>> LoadModelOnBackend(const std::string& path,
                                                                    const ServerOptions& options);
 

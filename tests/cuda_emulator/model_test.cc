@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "model/loader.h"
 #include "nlohmann/json.hpp"
 #include "tests/cuda_emulator/model_on_backend.h"
 
@@ -176,24 +177,13 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
 }
 
 // The host chooses the experts of a row in the middle of a step, which a recorded step has not.
+// These folders have no tokenizer: such a model is refused before anything of it is loaded.
 TEST(CudaMixtureTest, IsRefusedByName) {
   const auto backend = *CreateBackend("cuda", {});
   const std::vector<std::string> models = GoldenModels(true);
   EXPECT_FALSE(models.empty());
   for (const std::string& model : models) {
-    const auto files = *ModelFiles::Open(PathOf(model));
-    const ModelDescription description = *files->Describe();
-    const ModelTensors tensors =
-        *MapTensors(description.config, **files->Weights(), description.names);
-    const absl::Status status =
-        TransformerRunner::Create(*backend, description.config,
-                                  *LoadWeights(description.config, tensors, *backend),
-                                  {.max_rows = 1,
-                                   .max_samples = 1,
-                                   .max_positions = 1,
-                                   .num_blocks = 1,
-                                   .kv_dtype = DType::kF32})
-            .status();
+    const absl::Status status = LoadModel(PathOf(model), *backend, {}).status();
     EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
     EXPECT_NE(status.message().find("mixture of experts"), std::string_view::npos) << status;
   }

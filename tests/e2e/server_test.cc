@@ -391,6 +391,15 @@ TEST(ServerStartTest, BrokenModelsAreRefusedInOneLine) {
   }
 }
 
+// The folder has a config.json and weights but no tokenizer, so that loading it would fail.
+TEST(OfflineCommandTest, BenchModelRefusesAMixtureBeforeItIsLoaded) {
+  const std::string folder = VITRINE_TEST_DATA "/models/mixtral-bf16";
+  const ExitReport report = ServerProcess::Run({"bench-model", folder});
+  EXPECT_EQ(report.exit_code, 1);
+  EXPECT_NE(report.standard_error.find("mixture of experts"), std::string::npos)
+      << report.standard_error;
+}
+
 TEST(ServerStartTest, BadFlagsAreRefused) {
   const ExitReport unknown = ServerProcess::Run({"--model=x", "--no_such_flag=1"});
   EXPECT_NE(unknown.exit_code, 0);
