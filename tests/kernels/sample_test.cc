@@ -108,6 +108,30 @@ TEST_P(SampleTest, FiltersOfEveryReachOnRowsOfEveryShape) {
   }
 }
 
+// Rows that fill their last part, leave it one token, or need larger parts than the smallest.
+TEST_P(SampleTest, PartsOfEverySizeMakeOneRow) {
+  for (const int vocabulary : {16384, 16385, 32768, 1048577}) {
+    SCOPED_TRACE(vocabulary);
+    const auto size = static_cast<size_t>(vocabulary);
+    Random random(static_cast<uint32_t>(vocabulary));
+    std::vector<SampleRow> rows = {
+        {}, {.temperature = 2.0f, .typical_p = 0.9f, .min_p = 0.01f, .seed = 1}};
+    if (vocabulary < 1000000) {
+      rows.push_back({.temperature = 1.0f, .top_k = 50, .seed = 2});
+      rows.push_back({.temperature = 2.0f, .top_p = 0.8f, .seed = 3});
+      rows.push_back({.temperature = 1.0f, .seed = 4});
+    }
+    std::vector<float> logits = random.Normal(static_cast<int64_t>(size * rows.size()), 2.0f);
+    logits[size - 1] = 100.0f;
+    std::vector<int32_t> expected;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      expected.push_back(SampleToken(std::span(logits).subspan(r * size, size), rows[r]));
+    }
+    EXPECT_EQ(expected[0], vocabulary - 1);
+    EXPECT_EQ(Drawn(GetParam(), logits, rows, vocabulary), expected);
+  }
+}
+
 TEST_P(SampleTest, TiesGoToTheLowestIdWhereverTheyAre) {
   for (const auto& [vocabulary, first] : std::vector<std::pair<int, int>>{{1000, 0},
                                                                           {1000, 1},
@@ -148,17 +172,20 @@ TEST_P(SampleTest, OfTiedTokensTopPKeepsTheFirst) {
 
 TEST_P(SampleTest, UnusableRowsGetNoTokenAndDisturbNoOther) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr int kVocabulary = 100;
-  for (const float temperature : {0.0f, 1.0f}) {
-    Random random(5);
-    std::vector<float> logits = random.Normal(4 * kVocabulary);
-    const std::vector<SampleRow> rows(4, {.temperature = temperature, .seed = 3});
-    const std::vector<int32_t> usable = Drawn(GetParam(), logits, rows, kVocabulary);
-    logits[0 * kVocabulary + 99] = std::nanf("");
-    logits[1 * kVocabulary + 50] = kInfinity;
-    for (size_t i = 0; i < kVocabulary; ++i) logits[2 * kVocabulary + i] = -kInfinity;
-    EXPECT_EQ(Drawn(GetParam(), logits, rows, kVocabulary),
-              (std::vector<int32_t>{kNoToken, kNoToken, kNoToken, usable[3]}));
+  for (const int vocabulary : {100, 40000}) {
+    const auto size = static_cast<size_t>(vocabulary);
+    for (const float temperature : {0.0f, 1.0f}) {
+      Random random(5);
+      std::vector<float> logits = random.Normal(int64_t{5} * vocabulary);
+      const std::vector<SampleRow> rows(5, {.temperature = temperature, .top_p = 0.9f, .seed = 3});
+      const std::vector<int32_t> usable = Drawn(GetParam(), logits, rows, vocabulary);
+      logits[1 * size - 1] = std::nanf("");
+      logits[1 * size + size / 2] = kInfinity;
+      for (size_t i = 0; i < size; ++i) logits[2 * size + i] = -kInfinity;
+      logits[3 * size] = -std::nanf("");
+      EXPECT_EQ(Drawn(GetParam(), logits, rows, vocabulary),
+                (std::vector<int32_t>{kNoToken, kNoToken, kNoToken, kNoToken, usable[4]}));
+    }
   }
 }
 
