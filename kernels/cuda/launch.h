@@ -44,7 +44,6 @@ template <class... P>
 }
 
 inline void WaitForPrevious() { emu::NoteDependencyWait(); }
-inline void AllowNext() {}
 
 #else
 
@@ -74,11 +73,6 @@ template <class... P>
 __device__ inline void WaitForPrevious() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ inline void AllowNext() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 

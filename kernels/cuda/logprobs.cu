@@ -10,8 +10,8 @@ namespace vitrine::cuda {
 namespace {
 
 // What `search` has found: for a raw row the logits as they are, at temperature 0 one token.
-__device__ inline SampleFilter FilterOf(const RowSearch& search, const LogprobsRow& row,
-                                        const SampleRow& sampling) {
+__device__ SampleFilter FilterOf(const RowSearch& search, const LogprobsRow& row,
+                                 const SampleRow& sampling) {
   SampleFilter filter = search.filter;
   if (row.is_processed && sampling.temperature < kLeastTemperature) {
     filter.least_key = LogitKey(filter.top);
@@ -25,9 +25,7 @@ __global__ void __launch_bounds__(kRowThreads) LogprobsKernel(LogprobsParams p) 
   const RowSearch& search = p.searches[blockIdx.x];
   const LogprobsRow row = p.rows[blockIdx.x];
   const SampleRow sampling = row.is_processed ? p.sampling[row.row] : SampleRow();
-  const bool is_adjusted = sampling.adjusted_row >= 0;
-  const auto source = static_cast<size_t>(is_adjusted ? sampling.adjusted_row : row.row);
-  const float* logits = (is_adjusted ? p.adjusted : p.logits) + source * p.vocabulary;
+  const float* logits = SourceOf(p.logits, p.adjusted, row.row, sampling, p.vocabulary);
   const RowPart all{logits, 0, p.vocabulary};
   LogprobsResult& result = p.output[blockIdx.x];
   const bool is_first = threadIdx.x == 0;

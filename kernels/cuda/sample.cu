@@ -68,9 +68,7 @@ __device__ Row RowOf(const SearchParams& p, int part_tokens) {
     logits_row = scored.row;
     if (scored.is_processed) sampling = p.rows[logits_row];
   }
-  const bool is_adjusted = sampling.adjusted_row >= 0;
-  const auto source = static_cast<size_t>(is_adjusted ? sampling.adjusted_row : logits_row);
-  const float* logits = (is_adjusted ? p.adjusted : p.logits) + source * p.vocabulary;
+  const float* logits = SourceOf(p.logits, p.adjusted, logits_row, sampling, p.vocabulary);
   const int begin = static_cast<int>(blockIdx.x) * part_tokens;
   const RowPart part{logits, begin, min(begin + part_tokens, p.vocabulary)};
   return {sampling, part, part_tokens, p.vocabulary, p.token_ids != nullptr};

@@ -44,6 +44,14 @@ struct RowPart {
   }
 };
 
+// The logits that a row is drawn from; `row`: of `logits`, where it has no adjusted one.
+__device__ inline const float* SourceOf(const float* logits, const float* adjusted, int row,
+                                        const SampleRow& sampling, int vocabulary) {
+  const bool is_adjusted = sampling.adjusted_row >= 0;
+  const auto source = static_cast<size_t>(is_adjusted ? sampling.adjusted_row : row);
+  return (is_adjusted ? adjusted : logits) + source * vocabulary;
+}
+
 // Larger for the larger logit; of equal ones, for the lower id.
 __device__ inline U64 OrderOf(float logit, int id) {
   const uint32_t key = IsNan(logit) ? ~0u : LogitKey(logit);
