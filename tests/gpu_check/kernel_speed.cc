@@ -92,6 +92,7 @@ class KernelBench {
  private:
   // `bytes` and `flops` of one call.
   void Add(Json what, double seconds, double bytes, double flops) {
+    report_.EndIfDeviceFailed();
     const auto share = [](double rate, double limit) { return limit > 0 ? rate / limit : 0.0; };
     what["us"] = seconds * 1e6;
     what["gb_per_s"] = bytes / seconds / 1e9;

@@ -2,9 +2,10 @@
 //
 // Correctness first: the wrapped instructions, every op test, whole models. Then speed: the
 // device's own limits, each kernel beside them, and steps of a model of Llama 3 8B's shape. Prints
-// as it goes and writes one JSON file: {"device", "tests", "failures", "limits", "kernels",
-// "steps", "not_measured", "seconds"}, where a list without entries is missing. Exit code 0: all
-// tests passed; 1: some failed; 2: nothing could be run.
+// as it goes and keeps one JSON file: {"device", "tests", "failures", "limits", "kernels", "steps",
+// "not_measured", "seconds", "running", "device_fault"}, where a list without entries is missing.
+// Exit code 0: all tests passed; 1: some failed, or the device did; 2: nothing could be run. Where
+// it ends otherwise, "running" in the file says at what.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -103,6 +104,7 @@ class Clock {
 
 void MeasureSpeed(Report& report, Clock& clock, nlohmann::json& seconds) {
   const SpeedPlan plan = kIsEmulated ? TinyPlan() : SpeedPlan();
+  report.SetRunning("limits");
   const DeviceLimits limits =
       kIsEmulated ? MeasureLimits(1 << 12, 2) : MeasureLimits(size_t{4} << 30, 4096);
   report.Set("limits", {{"copy_gb_per_s", limits.copy_bytes_per_s / 1e9},
@@ -110,8 +112,10 @@ void MeasureSpeed(Report& report, Clock& clock, nlohmann::json& seconds) {
                         {"mma_tflop_per_s", limits.mma_flops_per_s / 1e12},
                         {"launch_us", limits.launch_s * 1e6}});
   seconds["limits"] = clock.Lap();
+  report.SetRunning("kernels");
   MeasureKernels(plan, limits, report);
   seconds["kernels"] = clock.Lap();
+  report.SetRunning("steps");
   const std::unique_ptr<Backend> backend = Required(CreateBackend("cuda", {}));
   MeasureSteps(*backend, plan, limits, report);
   seconds["steps"] = clock.Lap();
@@ -126,9 +130,16 @@ int Main(int argc, char** argv) {
     std::fputs(kUsage, stderr);
     return 2;
   }
-  Report report;
+  Report report(flags.json);
   // Made anew for each part, which holds the device alone.
-  report.Set("device", DeviceFacts(*Required(CreateBackend("cuda", {}))));
+  if (const auto backend = CreateBackend("cuda", {}); backend.ok()) {
+    report.Set("device", DeviceFacts(**backend));
+  } else {
+    report.Set("device", {{"error", std::string(backend.status().message())}});
+    report.SetRunning("");
+    std::fprintf(stderr, "gpu_check: %s\n", backend.status().ToString().c_str());
+    return 2;
+  }
   if (!flags.wrappers.empty()) {
     std::ofstream file(flags.wrappers);
     file << ToText(RunWrappers());
@@ -143,13 +154,16 @@ int Main(int argc, char** argv) {
     ::testing::UnitTest::GetInstance()->listeners().Append(new TestListener(report));
     passed = RUN_ALL_TESTS() == 0;
     seconds["checks"] = clock.Lap();
-    // In case that measuring ends the process.
-    if (!flags.json.empty() && !report.Write(flags.json)) return 2;
   }
-  // Figures of kernels that compute something else would mean nothing.
-  if (flags.speed && passed) MeasureSpeed(report, clock, seconds);
+  if (flags.speed && passed) {
+    MeasureSpeed(report, clock, seconds);
+  } else if (flags.speed) {
+    // Figures of kernels that compute something else would mean little.
+    report.Append("not_measured",
+                  {{"reason", "a test failed; --speed_only measures all the same"}});
+  }
   report.Set("seconds", seconds);
-  if (!flags.json.empty() && !report.Write(flags.json)) return 2;
+  report.SetRunning("");
   return passed ? 0 : 1;
 }
 

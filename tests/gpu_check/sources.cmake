@@ -16,5 +16,7 @@ set(VITRINE_GPU_CHECK_KERNELS
   device_limits.cu
   ptx_wrappers.cu
   random_weights.cu)
+# Of the program over the emulated device.
+set(VITRINE_GPU_CHECK_REPORT_TEST report_test.cc)
 # In place of cuBLASLt over the emulated device.
 set(VITRINE_GPU_CHECK_STAND_IN blas_lt_stand_in.cc)

@@ -81,6 +81,7 @@ class StepBench {
       if (i >= 0) seconds.push_back(elapsed.count());
       if (goes_on) GoOn(batch, next);
     }
+    report_.EndIfDeviceFailed();
     // A figure of a step whose logits are not numbers would mean nothing.
     if (std::ranges::find(next, kNoToken) != next.end()) what["failed"] = "a row has no token";
     std::ranges::sort(seconds);
