@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs gpu_check with the data that lies beside it. Needs a driver, and nothing installed.
+# Runs gpu_check with the data that lies beside it. Needs a driver, and no more than bash, coreutils
+# and tar.
 #
 # usage: run.sh [gpu_check's flags]     as pack.sh made the folder; writes gpu_check.json
 #        run.sh --emulated BUILD [...]  in the source tree: the same program over the emulated
@@ -11,8 +12,14 @@ if [ "${1:-}" = --emulated ]; then
   shift 2
   exec "$program" "$@"
 fi
-gunzip -c "$here/gpu_check.gz" >"$here/gpu_check"
-chmod +x "$here/gpu_check"
-export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+tar -xzf "$here/program.tgz" -C "$here"
+program=$here/program
 export VITRINE_TEST_DATA=$here/data VITRINE_TEST_MODEL=$here/data/smollm2.gguf
-exec "$here/gpu_check" --json="$PWD/gpu_check.json" "$@"
+set -- "$program/gpu_check" --json="$PWD/gpu_check.json" "$@"
+libraries=$program/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+built_with=$(cat "$program/libc/version")
+own=$(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d' ' -f2) || own=
+if [ "$(printf '%s\n' "$built_with" "$own" | sort -V | head -n 1)" = "$built_with" ]; then
+  LD_LIBRARY_PATH=$libraries exec "$@"
+fi
+exec "$program/libc/loader" --library-path "$program/libc:$libraries" "$@"
