@@ -23,7 +23,7 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
   const ActivatedMatMulArgs& args = phase.args;
   const CpuMatrix& matrix = AsMatrix(args.weight);
   const RowView input = InputOf(context, args.input, phase.private_input);
-  const RowView& output = AsRows(args.output).shared();
+  BlockWriter<S> output(AsRows(args.output).shared(), context.scratch.pending);
   auto& products = context.scratch.products;
   if (args.rows <= kTileRows) FetchRows(input, args.rows);
   const int panel_count = static_cast<int>(matrix.panels().size());
@@ -44,10 +44,11 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
         }
         values[half] = S::Mul(Activate<S, kActivation>(gate), up);
       }
-      WriteBlock<S>(output, first_row + r, first / kUnitPanels, values[0], values[1]);
+      output.Write(first_row + r, first / kUnitPanels, values[0], values[1]);
     }
   };
   ForEachPanelTile(context, panel_count, kUnitPanels, args.rows, visit);
+  output.Finish();
 }
 
 // The first of the panels that share outputs with a block of the output rows: two, or more where a
@@ -89,12 +90,12 @@ void RunStacked(const WorkerContext& context, const ActivatedMatMulPhase& phase)
   const ActivatedMatMulArgs& args = phase.args;
   const CpuMatrix& matrix = AsMatrix(args.weight);
   const RowView input = InputOf(context, args.input, phase.private_input);
-  const RowView& output = AsRows(args.output).shared();
+  BlockWriter<S> output(AsRows(args.output).shared(), context.scratch.pending);
   auto& products = context.scratch.products;
   float* block = products[2];
   if (args.rows <= kTileRows) FetchRows(input, args.rows);
   const auto panel_count = static_cast<int>(matrix.panels().size());
-  ForEachTile(context, output.blocks, args.rows, [&](int unit, int first_row, int rows) {
+  ForEachTile(context, output.rows().blocks, args.rows, [&](int unit, int first_row, int rows) {
     const int64_t begin = int64_t{unit} * kBlockColumns;
     for (int i = 0; i < rows * kBlockColumns; i += 16) S::Store(block + i, S::Zero());
     const Panel* panels = matrix.panels().data();
@@ -110,9 +111,10 @@ void RunStacked(const WorkerContext& context, const ActivatedMatMulPhase& phase)
     }
     for (int r = 0; r < rows; ++r) {
       const float* values = block + r * kBlockColumns;
-      WriteBlock<S>(output, first_row + r, unit, S::Load(values), S::Load(values + 16));
+      output.Write(first_row + r, unit, S::Load(values), S::Load(values + 16));
     }
   });
+  output.Finish();
 }
 
 template <class S, Activation kActivation>

@@ -116,6 +116,7 @@ struct Avx2Panel {
 struct Avx2 {
   static constexpr int kAttentionRows = 3;
   static constexpr int kAttentionVectors = 2;
+  static constexpr bool kQuantizesTogether = false;
 
   using Panel = Avx2Panel;
   struct F {

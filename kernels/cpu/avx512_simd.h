@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -95,6 +96,33 @@ struct Avx512 {
     const __m512i whole = _mm512_cvtps_epi32(scaled);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(values), _mm512_cvtsepi32_epi8(whole));
     return _mm512_reduce_add_epi32(whole);
+  }
+
+  // Sixteen blocks of 32 values at once: what goes across the lanes of a block is done for all of
+  // them together, a lane for each. Row is an ActivationRow.
+  static constexpr bool kQuantizesTogether = true;
+  template <class Row>
+  static void QuantizeBlocks(const float (*values)[32], Row* const* rows) {
+    const F largest = LargestMagnitudes(values);
+    const __mmask16 positive = _mm512_cmp_ps_mask(largest, Zero(), _CMP_GT_OQ);
+    alignas(64) float inverses[16];
+    Store(inverses, _mm512_maskz_div_ps(positive, Set(127.0f), largest));
+    __m512i sums[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const int a = i < 4 ? i : i + 4;  // With row a + 4 beside it, sums end in the rows' order.
+      const __m512i bytes = QuantizePair(values[a], inverses[a], values[a + 4], inverses[a + 4]);
+      StoreHalf(rows[a]->values, _mm512_castsi512_si256(bytes));
+      StoreHalf(rows[a + 4]->values, _mm512_extracti64x4_epi64(bytes, 1));
+      sums[i] = _mm512_dpbusd_epi32(ZeroI(), _mm512_set1_epi8(1), bytes);
+    }
+    const I first = AddLanes(sums);
+    const I second = AddLanes(sums + 4);
+    const I low_sum = _mm512_shuffle_i32x4(first, second, 0x88);
+    const I sum = AddI(low_sum, _mm512_shuffle_i32x4(first, second, 0xDD));
+    const F scale = Mul(largest, Set(1.0f / 127.0f));
+    StoreFields(scale, Mul(scale, ToFloat(sum)), _mm512_sub_epi32(ZeroI(), ShiftLeft<3>(sum)),
+                low_sum, rows);
   }
 
   static VITRINE_INLINE I ZeroI() { return _mm512_setzero_si512(); }
@@ -210,6 +238,83 @@ struct Avx512 {
   static VITRINE_INLINE F AsF(__m512i x) { return _mm512_castsi512_ps(x); }
   static VITRINE_INLINE __mmask16 FirstLanes(int n) {
     return static_cast<__mmask16>((1u << n) - 1u);
+  }
+
+  // Lane r: the largest magnitude of values[r], as LargestMagnitude has it.
+  static VITRINE_INLINE F LargestMagnitudes(const float (*values)[32]) {
+    const auto of_row = [values](int row) VITRINE_LAMBDA_INLINE {
+      const __m512i mask = _mm512_set1_epi32(INT32_MAX);
+      return _mm512_max_epi32(_mm512_and_si512(_mm512_loadu_si512(values[row]), mask),
+                              _mm512_and_si512(_mm512_loadu_si512(values[row] + 16), mask));
+    };
+    const auto halves = [](__m512i a, __m512i b) VITRINE_LAMBDA_INLINE {
+      return _mm512_max_epi32(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xEE));
+    };
+    const auto quarters = [](__m512i a, __m512i b) VITRINE_LAMBDA_INLINE {
+      return _mm512_max_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+    };
+    __m512i rows[4];  // Row 4 k + i in quarter k of the i-th.
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      rows[i] = quarters(halves(of_row(i), of_row(4 + i)), halves(of_row(8 + i), of_row(12 + i)));
+    }
+    const auto pairs = [](__m512i a, __m512i b) VITRINE_LAMBDA_INLINE {
+      return _mm512_max_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    };
+    const __m512i a = pairs(rows[0], rows[1]);
+    const __m512i b = pairs(rows[2], rows[3]);
+    return AsF(_mm512_max_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)));
+  }
+
+  // Two blocks in int8, one behind the other.
+  static VITRINE_INLINE __m512i QuantizePair(const float* a, float a_inverse, const float* b,
+                                             float b_inverse) {
+    const auto whole = [](const float* x, float inverse) VITRINE_LAMBDA_INLINE {
+      return _mm512_cvtps_epi32(Max(Mul(Load(x), Set(inverse)), Set(-127.0f)));
+    };
+    const __m512i words_a = _mm512_packs_epi32(whole(a, a_inverse), whole(a + 16, a_inverse));
+    const __m512i words_b = _mm512_packs_epi32(whole(b, b_inverse), whole(b + 16, b_inverse));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(words_a, words_b));
+  }
+
+  static VITRINE_INLINE void StoreHalf(int8_t* p, __m256i x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+
+  // Quarter k of the result: for each of 4 vectors, the sum of its quarter k.
+  static VITRINE_INLINE I AddLanes(const __m512i* x) {
+    const auto pairs = [](__m512i a, __m512i b) VITRINE_LAMBDA_INLINE {
+      return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    };
+    const __m512i a = pairs(x[0], x[1]);
+    const __m512i b = pairs(x[2], x[3]);
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+  }
+
+  // Lane r of the four goes to rows[r], whose fields follow each other.
+  template <class Row>
+  static VITRINE_INLINE void StoreFields(F scale, F scaled_sum, I minus8_sum, I low_sum,
+                                         Row* const* rows) {
+    static_assert(offsetof(Row, scaled_sum) == offsetof(Row, scale) + 4 &&
+                  offsetof(Row, minus8_sum) == offsetof(Row, scale) + 8 &&
+                  offsetof(Row, low_sum) == offsetof(Row, scale) + 12);
+    const __m512i floats[2] = {_mm512_unpacklo_epi32(AsI(scale), AsI(scaled_sum)),
+                               _mm512_unpackhi_epi32(AsI(scale), AsI(scaled_sum))};
+    const __m512i integers[2] = {_mm512_unpacklo_epi32(minus8_sum, low_sum),
+                                 _mm512_unpackhi_epi32(minus8_sum, low_sum)};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m512i fields = i % 2 == 0 ? _mm512_unpacklo_epi64(floats[i / 2], integers[i / 2])
+                                        : _mm512_unpackhi_epi64(floats[i / 2], integers[i / 2]);
+      StoreField(&rows[i]->scale, _mm512_castsi512_si128(fields));
+      StoreField(&rows[4 + i]->scale, _mm512_extracti32x4_epi32(fields, 1));
+      StoreField(&rows[8 + i]->scale, _mm512_extracti32x4_epi32(fields, 2));
+      StoreField(&rows[12 + i]->scale, _mm512_extracti32x4_epi32(fields, 3));
+    }
+  }
+  static VITRINE_INLINE void StoreField(float* p, __m128i x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), x);
   }
 };
 

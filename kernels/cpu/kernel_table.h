@@ -19,11 +19,19 @@ inline constexpr int kDTypes = 15;
 inline constexpr int kMaxHeadDim = 256;
 inline constexpr int kMaxUnitPanels = kMaxHeadDim / kPanelRows;  // A head is the largest unit.
 
+// Blocks of rows that are still to be quantised.
+struct alignas(64) PendingBlocks {
+  float values[kTileRows][kBlockColumns];
+  ActivationRow* rows[kTileRows];
+  ActivationRow nobody;  // Takes what fills up the last group.
+};
+
 // Private memory of a worker.
 struct alignas(64) WorkerScratch {
   float products[kMaxUnitPanels][kTileRows * kPanelRows];
   float columns[kBlockColumns * kPanelRows];  // A decoded block.
   float head[kMaxHeadDim];
+  PendingBlocks pending;
   AttentionScratch attention;
   VocabularyScratch vocabulary;
 };

@@ -5,8 +5,8 @@
 namespace vitrine::cpu {
 
 template <class S>
-void NormalizeRow(const LayerNormArgs& args, int row, const RowView& output) {
-  const int columns = output.columns;
+void NormalizeRow(const LayerNormArgs& args, int row, BlockWriter<S>& output) {
+  const int columns = output.rows().columns;
   const float* input = InputRow(args.input, row, columns);
   auto sum = S::Zero();
   for (int k = 0; k < columns; k += 16) sum = S::Add(sum, LoadUpTo16<S>(input + k, columns - k));
@@ -20,7 +20,7 @@ void NormalizeRow(const LayerNormArgs& args, int row, const RowView& output) {
   }
   const float variance = S::ReduceAdd(squares) / static_cast<float>(columns);
   const auto factor = S::Set(1.0f / std::sqrt(variance + args.epsilon));
-  for (int b = 0; b < output.blocks; ++b) {
+  for (int b = 0; b < output.rows().blocks; ++b) {
     typename S::F halves[2];
     for (int h = 0; h < 2; ++h) {
       const int k = 32 * b + 16 * h;
@@ -31,7 +31,7 @@ void NormalizeRow(const LayerNormArgs& args, int row, const RowView& output) {
         halves[h] = S::Add(halves[h], LoadUpTo16<S>(args.bias.data() + k, columns - k));
       }
     }
-    WriteBlock<S>(output, row, b, halves[0], halves[1]);
+    output.Write(row, b, halves[0], halves[1]);
     if (args.normalized.empty()) continue;
     float* normalized = args.normalized.data() + int64_t{row} * columns + 32 * b;
     for (int h = 0; h < 2; ++h) {
@@ -43,8 +43,8 @@ void NormalizeRow(const LayerNormArgs& args, int row, const RowView& output) {
 
 template <class S>
 void RunLayerNorm(const WorkerContext& context, const LayerNormPhase& phase) {
-  FillRows(context, phase,
-           [&](int row, const RowView& output) { NormalizeRow<S>(phase.args, row, output); });
+  FillRows<S>(context, phase,
+              [&](int row, BlockWriter<S>& output) { NormalizeRow<S>(phase.args, row, output); });
 }
 
 }  // namespace vitrine::cpu

@@ -226,7 +226,7 @@ class AttentionRunner {
         kv_(AsKv(phase.args.kv)),
         head_dim_(kv_.spec().head_dim),
         stride_(SegmentResult::Floats(kv_.padded_dim())),
-        output_(AsRows(phase.args.output).shared()),
+        output_(AsRows(phase.args.output).shared(), context.scratch.pending),
         quantizes_later_(phase.quantizes_later),
         scratch_(context.scratch.attention) {
     rule_.scale = args_.scale;
@@ -243,6 +243,9 @@ class AttentionRunner {
       RunOneSegment(unit, index);
     }
   }
+
+  // Behind the last unit.
+  void Finish() { output_.Finish(); }
 
  private:
   SegmentResult Result(float* results, int row) const {
@@ -399,15 +402,15 @@ class AttentionRunner {
   }
 
   void WriteHead(int row, int head, typename S::F factor, const float* values) {
-    if (!quantizes_later_ && output_.wants_int8) {
+    if (!quantizes_later_ && output_.rows().wants_int8) {
       for (int d = 0; d < head_dim_; d += kBlockColumns) {
-        WriteBlock<S>(output_, row, (head * head_dim_ + d) / kBlockColumns,
+        output_.Write(row, (head * head_dim_ + d) / kBlockColumns,
                       S::Mul(S::Load(values + d), factor),
                       S::Mul(S::Load(values + d + 16), factor));
       }
       return;
     }
-    float* out = output_.Row(row) + head * head_dim_;
+    float* out = output_.rows().Row(row) + head * head_dim_;
     int d = 0;
     for (; d + 16 <= head_dim_; d += 16) S::Store(out + d, S::Mul(S::Load(values + d), factor));
     if (d < head_dim_) {
@@ -420,7 +423,7 @@ class AttentionRunner {
   const CpuKvStorage& kv_;
   const int head_dim_;
   const int stride_;
-  const RowView output_;
+  BlockWriter<S> output_;
   const bool quantizes_later_;
   AttentionScratch& scratch_;
   ScoreRule rule_;
@@ -431,6 +434,7 @@ void RunAttentionUnits(const WorkerContext& context, const PagedAttentionPhase& 
   AttentionRunner<S, Kv> runner(context, phase);
   context.pool.ForEach(context.worker, static_cast<int64_t>(phase.plan->units().size()), 1,
                        [&](int64_t unit) { runner.Run(static_cast<int>(unit)); });
+  runner.Finish();
 }
 
 template <class S>

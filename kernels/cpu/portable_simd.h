@@ -20,6 +20,7 @@ struct Portable {
   static constexpr int kFloatRows = 4;
   static constexpr int kAttentionRows = 2;
   static constexpr int kAttentionVectors = 1;
+  static constexpr bool kQuantizesTogether = false;
 
   using Panel = Portable;
   // Vectors of the compiler: it knows how to split them into what the machine has.

@@ -50,52 +50,56 @@ VITRINE_INLINE const float* InputRow(const DeviceSpan<const float>& input, int r
 }
 
 template <class S>
-void NormalizeRow(const RmsNormArgs& args, int row, const RowView& output) {
-  const int columns = output.columns;
+void NormalizeRow(const RmsNormArgs& args, int row, BlockWriter<S>& output) {
+  const int columns = output.rows().columns;
   const float* input = InputRow(args.input, row, columns);
   const auto factor = S::Set(RmsFactor<S>(input, columns, args.epsilon));
-  for (int b = 0; b < output.blocks; ++b) {
+  for (int b = 0; b < output.rows().blocks; ++b) {
     typename S::F halves[2];
     for (int h = 0; h < 2; ++h) {
       const int k = 32 * b + 16 * h;
       halves[h] = S::Mul(S::Mul(LoadUpTo16<S>(input + k, columns - k), factor),
                          LoadUpTo16<S>(args.weight.data() + k, columns - k));
     }
-    WriteBlock<S>(output, row, b, halves[0], halves[1]);
+    output.Write(row, b, halves[0], halves[1]);
   }
 }
 
-// Fills rows of a buffer, or of the worker's own copy of it. fill(row, output)
-template <class Args, class Fill>
+// Fills rows of a buffer, or of the worker's own copy of it. fill(row, writer)
+template <class S, class Args, class Fill>
 VITRINE_INLINE void FillRows(const WorkerContext& context, const RowPhase<Args>& phase,
                              Fill&& fill) {
   const CpuRowBuffer& output = AsRows(phase.args.output);
   if (phase.is_private) {
-    const RowView view = output.PrivateTo(context.worker);
-    for (int row = 0; row < phase.args.rows; ++row) fill(row, view);
-    return;
+    BlockWriter<S> writer(output.PrivateTo(context.worker), context.scratch.pending);
+    for (int row = 0; row < phase.args.rows; ++row) fill(row, writer);
+    return writer.Finish();
   }
   constexpr int kGrain = 4;
+  BlockWriter<S> writer(output.shared(), context.scratch.pending);
   context.pool.ForEach(context.worker, phase.args.rows, kGrain,
-                       [&](int64_t row) { fill(static_cast<int>(row), output.shared()); });
+                       [&](int64_t row) { fill(static_cast<int>(row), writer); });
+  writer.Finish();
 }
 
 template <class S>
 void RunRmsNorm(const WorkerContext& context, const RmsNormPhase& phase) {
-  FillRows(context, phase,
-           [&](int row, const RowView& output) { NormalizeRow<S>(phase.args, row, output); });
+  FillRows<S>(context, phase,
+              [&](int row, BlockWriter<S>& output) { NormalizeRow<S>(phase.args, row, output); });
 }
 
 template <class S>
 void RunQuantize(const WorkerContext& context, const QuantizePhase& phase) {
   const RowView& rows = phase.rows->shared();
+  BlockWriter<S> writer(rows, context.scratch.pending);
   context.pool.ForEach(context.worker, phase.count, 1, [&](int64_t item) {
     const int row = static_cast<int>(item);
     const float* values = rows.Row(row);
     for (int b = 0; b < rows.blocks; ++b) {
-      QuantizeBlock<S>(S::Load(values + 32 * b), S::Load(values + 32 * b + 16), rows.Block(row, b));
+      writer.Quantize(S::Load(values + 32 * b), S::Load(values + 32 * b + 16), rows.Block(row, b));
     }
   });
+  writer.Finish();
 }
 
 }  // namespace vitrine::cpu
