@@ -185,6 +185,7 @@ struct Avx2 {
   static VITRINE_INLINE F Power2(F x, F n) {
     return {Power2(x.low, n.low), Power2(x.high, n.high)};
   }
+  static VITRINE_INLINE F Power2Near(F x, F n) { return Power2(x, n); }
   static VITRINE_INLINE float First(F x) { return _mm256_cvtss_f32(x.low); }
   static VITRINE_INLINE float ReduceAdd(F x) {
     const __m256 eight = _mm256_add_ps(x.low, x.high);

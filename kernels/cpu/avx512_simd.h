@@ -62,6 +62,10 @@ struct Avx512 {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
   static VITRINE_INLINE F Power2(F x, F n) { return _mm512_scalef_ps(x, n); }
+  // VSCALEFPS takes four times the time of an addition.
+  static VITRINE_INLINE F Power2Near(F x, F n) {
+    return AsF(_mm512_add_epi32(AsI(x), _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23)));
+  }
   static VITRINE_INLINE F ToFloat(I x) { return _mm512_cvtepi32_ps(x); }
   static VITRINE_INLINE float First(F x) { return _mm512_cvtss_f32(x); }
   static VITRINE_INLINE float ReduceAdd(F x) {

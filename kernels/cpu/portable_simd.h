@@ -71,6 +71,7 @@ struct Portable {
     const F product = x * AsF(exponent << 23);
     return Blend(n <= lowest, F{}, product);
   }
+  static VITRINE_INLINE F Power2Near(F x, F n) { return Power2(x, n); }
   static VITRINE_INLINE F ToFloat(I x) { return __builtin_convertvector(x, F); }
   static VITRINE_INLINE float First(F x) { return x[0]; }
   static VITRINE_INLINE float ReduceAdd(F x) {

@@ -11,6 +11,8 @@
 //   Max(a, b)    a > b ? a : b; Min likewise
 //   Round        to nearest, ties to even, |x| < 2^22
 //   Power2(x, n) x * 2^n for whole n <= 127; 0 for n < -126
+//   Power2Near(x, n)  the same for x = 1 or 0.7 < x < 1.5 and -127 <= n; a result below 2^-126 may
+//                be a denormal number, which counts as zero wherever it is used
 //   ReduceAdd    ((lane i + i+8) + (i+4)) + (i+2)) + (i+1)
 //   Pairs        16 lanes of two bf16; DotPairs adds the odd product first, then the even one, each
 //                with one rounding, as VDPBF16PS does

@@ -12,7 +12,7 @@ inline constexpr float kLn2 = 0.693147181f;
 // 2^x with a relative error below 3e-7; exactly 1 at 0 and exactly 0 below -127. x <= 127.
 template <class S>
 VITRINE_INLINE typename S::F Exp2(typename S::F x) {
-  x = S::Max(S::Set(-200.0f), x);  // NaN stays NaN: it is the second operand.
+  x = S::Max(S::Set(-127.0f), x);  // NaN stays NaN: it is the second operand.
   const auto whole = S::Round(x);
   const auto part = S::Sub(x, whole);
   auto sum = S::Set(1.5403530e-4f);
@@ -22,21 +22,21 @@ VITRINE_INLINE typename S::F Exp2(typename S::F x) {
   sum = S::Fma(sum, part, S::Set(2.4022651e-1f));
   sum = S::Fma(sum, part, S::Set(6.9314718e-1f));
   sum = S::Fma(sum, part, S::Set(1.0f));
-  return S::Power2(sum, whole);
+  return S::Power2Near(sum, whole);
 }
 
 // 2^x for weights that are rounded to bf16 afterwards: the relative error of 2.1e-4 is a tenth of
 // that rounding. Exactly 0 for -inf and everything below -127.
 template <class S>
 VITRINE_INLINE typename S::F Exp2ForBf16(typename S::F x) {
-  x = S::Max(S::Set(-200.0f), x);  // NaN stays NaN: it is the second operand.
+  x = S::Max(S::Set(-127.0f), x);  // NaN stays NaN: it is the second operand.
   const auto whole = S::Round(x);
   const auto part = S::Sub(x, whole);
   auto sum = S::Set(5.5838341e-2f);
   sum = S::Fma(sum, part, S::Set(2.4203593e-1f));
   sum = S::Fma(sum, part, S::Set(6.9313673e-1f));
   sum = S::Fma(sum, part, S::Set(1.0f));
-  return S::Power2(sum, whole);
+  return S::Power2Near(sum, whole);
 }
 
 // x / (1 + e^-(slope x))
