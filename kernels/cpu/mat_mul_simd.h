@@ -66,10 +66,7 @@ VITRINE_INLINE void FetchRows(const RowView& input, int rows) {
 template <class Visit>
 VITRINE_INLINE void ForEachTile(const WorkerContext& context, int units, int rows, Visit&& visit) {
   const int slices = (rows + kSliceRows - 1) / kSliceRows;
-  // A lone row is over in a fraction of a microsecond per panel: take several at a time.
-  const int lone_grain = units / (16 * context.pool.workers());
-  const int grain = rows > kPrivateRows || lone_grain < 1 ? 1 : lone_grain;
-  context.pool.ForEach(context.worker, int64_t{units} * slices, grain, [&](int64_t item) {
+  context.pool.ForEachEven(context.worker, int64_t{units} * slices, [&](int64_t item) {
     const int unit = static_cast<int>(item / slices);
     const int begin = static_cast<int>(item % slices) * kSliceRows;
     const int end = begin + kSliceRows < rows ? begin + kSliceRows : rows;
