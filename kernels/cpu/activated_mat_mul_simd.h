@@ -29,6 +29,7 @@ void RunGated(const WorkerContext& context, const ActivatedMatMulPhase& phase) {
   const int panel_count = static_cast<int>(matrix.panels().size());
   const auto visit = [&](int first, int panels, int first_row, int rows) {
     typename S::F bias[kUnitPanels];
+    output.FetchBlock(first_row, first / kUnitPanels, rows);
     MultiplyPanels(context, matrix, first, panels, input, first_row, rows);
     for (int p = 0; p < panels; ++p) {
       bias[p] = LoadBias<S>(args.bias, matrix.panels().data()[first + p]);
@@ -97,6 +98,7 @@ void RunStacked(const WorkerContext& context, const ActivatedMatMulPhase& phase)
   const auto panel_count = static_cast<int>(matrix.panels().size());
   ForEachTile(context, output.rows().blocks, args.rows, [&](int unit, int first_row, int rows) {
     const int64_t begin = int64_t{unit} * kBlockColumns;
+    output.FetchBlock(first_row, unit, rows);
     for (int i = 0; i < rows * kBlockColumns; i += 16) S::Store(block + i, S::Zero());
     const Panel* panels = matrix.panels().data();
     const auto is_wanted = [&](int p) {

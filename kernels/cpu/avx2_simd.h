@@ -286,6 +286,8 @@ struct Avx2 {
   static VITRINE_INLINE void FetchToL2(const void* p) {
     _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
   }
+  // A line that will be written and that another core may own.
+  static VITRINE_INLINE void FetchForWriting(const void* p) { __builtin_prefetch(p, 1); }
 
  private:
   static VITRINE_INLINE __m256i AsI(__m256 x) { return _mm256_castps_si256(x); }

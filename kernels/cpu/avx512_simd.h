@@ -236,6 +236,8 @@ struct Avx512 {
   static VITRINE_INLINE void FetchToL2(const void* p) {
     _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
   }
+  // A line that will be written and that another core may own.
+  static VITRINE_INLINE void FetchForWriting(const void* p) { __builtin_prefetch(p, 1); }
 
  private:
   static VITRINE_INLINE __m512i AsI(F x) { return _mm512_castps_si512(x); }

@@ -127,6 +127,16 @@ VITRINE_INLINE void StoreProducts(const MatMulArgs& args, const Panel& panel, in
   }
 }
 
+// The lines that StoreProducts will write: they come while the products are computed.
+template <class S>
+VITRINE_INLINE void FetchOutputs(const MatMulArgs& args, const Panel& panel, int first_row,
+                                 int rows) {
+  const auto columns = static_cast<size_t>(args.weight->rows());
+  const float* out = args.output.data() + static_cast<size_t>(first_row) * columns +
+                     static_cast<size_t>(panel.first_row);
+  for (int r = 0; r < rows; ++r, out += columns) S::FetchForWriting(out);
+}
+
 template <class S>
 void RunMatMul(const WorkerContext& context, const MatMulPhase& phase) {
   const MatMulArgs& args = phase.args;
@@ -136,6 +146,9 @@ void RunMatMul(const WorkerContext& context, const MatMulPhase& phase) {
   const int panel_count = static_cast<int>(matrix.panels().size());
   const int unit_panels = UnitPanels(context, panel_count, args.rows);
   const auto visit = [&](int first, int count, int first_row, int rows) {
+    for (int p = 0; p < count && args.add_to_output; ++p) {
+      FetchOutputs<S>(args, matrix.panels().data()[first + p], first_row, rows);
+    }
     MultiplyPanels(context, matrix, first, count, input, first_row, rows);
     for (int p = 0; p < count; ++p) {
       StoreProducts<S>(args, matrix.panels().data()[first + p], first_row, rows,

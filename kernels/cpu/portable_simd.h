@@ -218,6 +218,7 @@ struct Portable {
     return x;
   }
   static VITRINE_INLINE void FetchToL2(const void* p) { __builtin_prefetch(p, 0, 2); }
+  static VITRINE_INLINE void FetchForWriting(const void* p) { __builtin_prefetch(p, 1); }
 
  private:
   template <class Vector>

@@ -46,6 +46,23 @@ class HeadWriter {
     Store(kind, row, head, {dim, 16}, values);
   }
 
+  // The lines of the cache that WriteLocal will write.
+  VITRINE_INLINE void FetchLocal(int row, int head, int dim) const {
+    const HeadKind kind = KindOf(head);
+    if (kind == HeadKind::kQuery || is_f32_ || has_int8_keys_) return;
+    const RowPlace& place = places_[row];
+    const int key_head = head - target_.num_heads;
+    if (kind == HeadKind::kKey) {
+      const uint8_t* page = kv_.Keys(target_.layer, key_head, place.block);
+      const uint8_t* line = page + (dim / 2 * kKvBlockTokens + place.slot) * 4;
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) S::FetchForWriting(line + i * kKvBlockTokens * 4);
+    } else {
+      const uint8_t* page = kv_.Values(target_.layer, key_head - kv_heads_, place.block);
+      S::FetchForWriting(page + (place.slot / 2 * kv_.padded_dim() + dim) * 4);
+    }
+  }
+
   // The factors of RMS norms that span all heads of a row; `values` holds the whole row.
   struct RowFactors {
     float q = 0.0f;
@@ -343,6 +360,11 @@ void RunMatMulRopeWriteKv(const WorkerContext& context, const MatMulRopeWriteKvP
   auto& products = context.scratch.products;
   if (total_rows <= kTileRows) FetchRows(input, total_rows);
   const auto visit = [&](int first, int count, int first_row, int rows) {
+    for (int p = 0; p < count && is_local; ++p) {
+      const int head = (first + p) / panels_per_head;
+      const int dim = (first + p) % panels_per_head * kPanelRows;
+      for (int r = 0; r < rows; ++r) writer.FetchLocal(first_row + r, head, dim);
+    }
     MultiplyPanels(context, matrix, first, count, input, first_row, rows);
     for (int p = 0; p < count && !args.bias.empty(); ++p) {
       const auto bias = LoadBias<S>(args.bias, matrix.panels().data()[first + p]);

@@ -30,6 +30,14 @@ class BlockWriter {
 
   const RowView& rows() const { return rows_; }
 
+  // Asks for the lines of a block of the rows of one tile ahead of writing them.
+  VITRINE_INLINE void FetchBlock(int first_row, int block, int rows) const {
+    if (!rows_.wants_int8) return;
+    const char* begin = reinterpret_cast<const char*>(&rows_.Block(first_row, block));
+    const auto bytes = static_cast<ptrdiff_t>(sizeof(ActivationRow)) * rows;
+    for (ptrdiff_t offset = 0; offset < bytes; offset += 64) S::FetchForWriting(begin + offset);
+  }
+
   // Columns [32 block, 32 block + 32) of a row.
   VITRINE_INLINE void Write(int row, int block, typename S::F low, typename S::F high) {
     if (rows_.wants_int8) Quantize(low, high, rows_.Block(row, block));
