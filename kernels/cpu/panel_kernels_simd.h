@@ -28,6 +28,10 @@ namespace vitrine::cpu {
 // prefetcher follows the stream as well but stops at every 4 KiB page.
 inline constexpr int kPrefetchBytes = 8192;
 
+// The same for each of two panels side by side: with as much as above, what comes from L2 for a
+// prompt pushes activations out of L1.
+inline constexpr int kPairPrefetchBytes = 5500;
+
 VITRINE_INLINE void PrefetchLines(const void* address, int bytes) {
 #pragma GCC unroll 16
   for (int offset = 0; offset < bytes; offset += 64) {
@@ -35,14 +39,14 @@ VITRINE_INLINE void PrefetchLines(const void* address, int bytes) {
   }
 }
 
-// Prefetches for two panels that are read side by side: the blocks kPrefetchBytes ahead, from the
-// end of the panels on those of the next pair.
+// Prefetches for two panels that are read side by side: the blocks kPairPrefetchBytes ahead, from
+// the end of the panels on those of the next pair.
 template <class Format>
 class PairPrefetcher {
  public:
   VITRINE_INLINE PairPrefetcher(const uint8_t* panels, int blocks)
       : panels_(panels), panel_bytes_(PackedOffset(Format::kDType, blocks)), blocks_(blocks) {
-    Skip(kPrefetchBytes / PackedBlockBytes(Format::kDType));
+    Skip(kPairPrefetchBytes / PackedBlockBytes(Format::kDType));
   }
 
   VITRINE_INLINE void Fetch() {

@@ -9,8 +9,11 @@
 namespace vitrine::cpu {
 namespace {
 
-// The part of a weight stream that is fetched before it is read.
+// The part of a weight stream that is fetched before it is read; with more rows more of it, because
+// their activations come from the other cores at the same time.
 constexpr size_t kFetchBytes = 8192;
+constexpr int kFewRows = 8;
+constexpr size_t kManyRowsFetchBytes = 16384;  // To L2, to leave L1 to the rows.
 
 template <class... Cases>
 struct Overloaded : Cases... {
@@ -24,6 +27,18 @@ const PackedMatrix* WeightOf(const Phase& phase) {
       [](const auto& op) -> const PackedMatrix* {
         if constexpr (requires { op.args.weight->layout(); }) return op.args.weight;
         return nullptr;
+      },
+      phase);
+}
+
+// Rows of a phase that has weights.
+int RowsOf(const Phase& phase) {
+  return std::visit(
+      [](const auto& op) -> int {
+        if constexpr (requires { op.args.target.batch->rows(); })
+          return op.args.target.batch->rows();
+        if constexpr (requires { op.args.rows + 1; }) return op.args.rows;
+        return 0;
       },
       phase);
 }
@@ -271,8 +286,10 @@ void StepRecorder::FetchWeightsAfter(const WorkerContext& context, size_t phase)
   const std::vector<Panel>& panels = AsMatrix(weight).panels();
   const int64_t first = pool_.RangeBegin(context.worker, static_cast<int64_t>(panels.size()));
   const uint8_t* begin = panels[static_cast<size_t>(first)].data;
-  for (size_t offset = 0; offset < kFetchBytes; offset += 64) {
-    __builtin_prefetch(begin + offset);
+  if (RowsOf(phases_[next]) <= kFewRows) {
+    for (size_t at = 0; at < kFetchBytes; at += 64) __builtin_prefetch(begin + at);
+  } else {
+    for (size_t at = 0; at < kManyRowsFetchBytes; at += 64) __builtin_prefetch(begin + at, 0, 2);
   }
 }
 
