@@ -62,13 +62,14 @@ VITRINE_INLINE void FetchRows(const RowView& input, int rows) {
   }
 }
 
-// Calls visit(unit, first_row, rows) for every unit and every tile of rows.
+// Calls visit(unit, first_row, rows) for every unit and every tile of rows. The rows of many are
+// shared out, not the units: what a worker reads of a prompt, in all ops, it mostly wrote itself.
 template <class Visit>
 VITRINE_INLINE void ForEachTile(const WorkerContext& context, int units, int rows, Visit&& visit) {
   const int slices = (rows + kSliceRows - 1) / kSliceRows;
   context.pool.ForEachEven(context.worker, int64_t{units} * slices, [&](int64_t item) {
-    const int unit = static_cast<int>(item / slices);
-    const int begin = static_cast<int>(item % slices) * kSliceRows;
+    const int unit = static_cast<int>(item % units);
+    const int begin = static_cast<int>(item / units) * kSliceRows;
     const int end = begin + kSliceRows < rows ? begin + kSliceRows : rows;
     for (int first = begin; first < end; first += kTileRows) {
       visit(unit, first, end - first < kTileRows ? end - first : kTileRows);
