@@ -107,10 +107,10 @@ __global__ void ReadKernel(const uint32_t* in, uint32_t* out, uint32_t size) {
 }
 
 std::vector<uint32_t> Bf16Cases() {
-  std::vector<uint32_t> cases = {0x00000000, 0x80000000, 0x3f800000, 0x3f808000,
-                                 0x3f818000, 0x3f807fff, 0x3f808001, 0x7f7fffff,
-                                 0x7f800000, 0xff800000, 0x7f7f7fff, 0x00000001,
-                                 0x00008000, 0x00018000, 0x007fffff, 0x80008001};
+  std::vector<uint32_t> cases = {0x00000000, 0x80000000, 0x3f800000, 0x3f808000, 0x3f818000,
+                                 0x3f807fff, 0x3f808001, 0x7f7fffff, 0x7f800000, 0xff800000,
+                                 0x7f7f7fff, 0x00000001, 0x00008000, 0x00018000, 0x007fffff,
+                                 0x80008001, 0x7fc00000, 0xffc00001, 0x7f800001};
   while (cases.size() < kLanes) {
     cases.push_back(static_cast<uint32_t>(cases.size()) * 0x07654321u % 0x7f000000u);
   }
