@@ -17,6 +17,11 @@
 namespace vitrine::testing {
 namespace {
 
+// Stands for the adjusted rows: those of the logits from behind.
+std::vector<float> AdjustedOf(std::span<const float> logits) {
+  return {logits.rbegin(), logits.rend()};
+}
+
 class LogprobsTest : public ::testing::TestWithParam<BackendCase> {
  protected:
   // Results of `rows`, with `sampling` for all rows of `logits`; draws where a row has no token.
@@ -32,16 +37,17 @@ class LogprobsTest : public ::testing::TestWithParam<BackendCase> {
                                   const BackendCase& backend_case) {
     Harness harness(backend_case);
     const DeviceSpan<const float> device_logits = harness.Upload(logits);
+    const DeviceSpan<const float> adjusted = harness.Upload(AdjustedOf(logits));
     const DeviceSpan<int32_t> ids = harness.Integers(static_cast<int64_t>(sampling.size()));
     harness->Sample({.logits = device_logits,
-                     .adjusted = device_logits,
+                     .adjusted = adjusted,
                      .rows = sampling,
                      .vocabulary = vocabulary,
                      .token_ids = ids});
     drawn_ = harness.Download(ids);
     const Buffer output = *harness->Allocate(rows.size() * sizeof(LogprobsResult));
     harness->Logprobs({.logits = device_logits,
-                       .adjusted = device_logits,
+                       .adjusted = adjusted,
                        .sampling = sampling,
                        .token_ids = ids,
                        .rows = rows,
@@ -108,7 +114,7 @@ TEST_P(LogprobsTest, AreThoseOfTheDistribution) {
     const auto size = static_cast<size_t>(vocabulary);
     std::vector<float> logits = random.Normal(int64_t{kRows} * vocabulary, 3.0f);
     for (size_t i = 0; i < logits.size(); i += 2) logits[i] = std::round(logits[i]);  // Ties.
-    // Each row is drawn from the row after it, as if that were its adjusted form.
+    const std::vector<float> adjusted = AdjustedOf(logits);
     std::vector<SampleRow> sampling;
     std::vector<LogprobsRow> rows;
     for (int r = 0; r < kRows; ++r) {
@@ -130,10 +136,10 @@ TEST_P(LogprobsTest, AreThoseOfTheDistribution) {
       SCOPED_TRACE(i);
       const LogprobsRow& row = rows[i];
       const SampleRow& sample = sampling[static_cast<size_t>(row.row)];
-      const int source =
-          row.is_processed && sample.adjusted_row >= 0 ? sample.adjusted_row : row.row;
+      const bool is_adjusted = row.is_processed && sample.adjusted_row >= 0;
+      const auto source = static_cast<size_t>(is_adjusted ? sample.adjusted_row : row.row);
       const auto source_logits =
-          std::span(logits).subspan(static_cast<size_t>(source) * size, size);
+          std::span(is_adjusted ? adjusted : logits).subspan(source * size, size);
       const int32_t token = row.token_id >= 0 ? row.token_id : drawn_[static_cast<size_t>(row.row)];
       ExpectResult(results[i], source_logits,
                    ExactLogprobs(source_logits, row.is_processed ? &sample : nullptr), token,

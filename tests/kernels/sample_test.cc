@@ -142,11 +142,14 @@ TEST_P(SampleTest, TiesGoToTheLowestIdWhereverTheyAre) {
                                                                           {40000, 16383},
                                                                           {40000, 16384},
                                                                           {40000, 39998}}) {
-    std::vector<float> logits(static_cast<size_t>(vocabulary), -1.0f);
-    logits[static_cast<size_t>(first)] = 2.0f;
-    logits.back() = 2.0f;
-    EXPECT_EQ(Drawn(GetParam(), logits, std::vector<SampleRow>(1), vocabulary),
-              std::vector<int32_t>{first});
+    // The two zeros are equal, too.
+    for (const float last : {2.0f, 0.0f}) {
+      std::vector<float> logits(static_cast<size_t>(vocabulary), -1.0f);
+      logits[static_cast<size_t>(first)] = last == 0.0f ? -0.0f : last;
+      logits.back() = last;
+      EXPECT_EQ(Drawn(GetParam(), logits, std::vector<SampleRow>(1), vocabulary),
+                std::vector<int32_t>{first});
+    }
   }
 }
 
