@@ -147,7 +147,7 @@ void RunMatMul(const WorkerContext& context, const MatMulPhase& phase) {
   const int panel_count = static_cast<int>(matrix.panels().size());
   const int unit_panels = UnitPanels(context, panel_count, args.rows);
   const auto visit = [&](int first, int count, int first_row, int rows) {
-    for (int p = 0; p < count && args.add_to_output; ++p) {
+    for (int p = 0; p < count; ++p) {
       FetchOutputs<S>(args, matrix.panels().data()[first + p], first_row, rows);
     }
     MultiplyPanels(context, matrix, first, count, input, first_row, rows);

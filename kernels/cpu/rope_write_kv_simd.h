@@ -46,10 +46,11 @@ class HeadWriter {
     Store(kind, row, head, {dim, 16}, values);
   }
 
-  // The lines of the cache that WriteLocal will write.
+  // The lines that WriteLocal will write.
   VITRINE_INLINE void FetchLocal(int row, int head, int dim) const {
     const HeadKind kind = KindOf(head);
-    if (kind == HeadKind::kQuery || is_f32_ || has_int8_keys_) return;
+    if (kind == HeadKind::kQuery) return S::FetchForWriting(QueryAt(row, head, dim));
+    if (is_f32_ || has_int8_keys_) return;
     const RowPlace& place = places_[row];
     const int key_head = head - target_.num_heads;
     if (kind == HeadKind::kKey) {
@@ -224,6 +225,10 @@ class HeadWriter {
     WriteFrom(kind, row, head, values, dim);
   }
 
+  float* QueryAt(int row, int head, int dim) const {
+    return target_.q.data() + (int64_t{row} * target_.num_heads + head) * head_dim_ + dim;
+  }
+
   HeadPart PartAt(int dim) const { return {dim, head_dim_ - dim < 16 ? head_dim_ - dim : 16}; }
 
   size_t Angle(int row) const {
@@ -255,9 +260,7 @@ class HeadWriter {
   VITRINE_INLINE void Store(HeadKind kind, int row, int head, HeadPart part,
                             typename S::F values) const {
     if (kind == HeadKind::kQuery) {
-      float* out =
-          target_.q.data() + (int64_t{row} * target_.num_heads + head) * head_dim_ + part.dim;
-      StoreUpTo16<S>(out, values, part.count);
+      StoreUpTo16<S>(QueryAt(row, head, part.dim), values, part.count);
       return;
     }
     const RowPlace& place = places_[row];
