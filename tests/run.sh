@@ -34,9 +34,16 @@ configure() {
 
 # run_tests BUILD_FOLDER [CTEST_OPTION...]
 run_tests() {
-  local folder=$1
+  local folder=$1 status=0 output
   shift
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@"
+  output=$(mktemp)
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@" |
+    tee "$output" || status=$?
+  # Of tests that passed ctest shows nothing, not even what they skipped and why.
+  grep -hE -A1 ': Skipped$|^SKIPPED:|skipped ' "$folder/Testing/Temporary/LastTest.log" || true
+  grep -E '^[0-9]+% tests passed' "$output" || true
+  rm "$output"
+  return "$status"
 }
 
 prepare() {

@@ -165,4 +165,4 @@ class Files(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1], verbosity=2)  # Which names what is skipped, and why.
