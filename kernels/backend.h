@@ -4,8 +4,7 @@
 // a violation is a bug of the caller and aborts) and call the private virtual of the same name.
 // Ops are stream-ordered: they are enqueued, run in order, and are complete after Synchronize.
 // Host arrays that their arguments point to stay as they are until the next Synchronize, copy or
-// FinishCopies.
-// No op allocates. One thread at a time may use a Backend.
+// FinishCopies. No op allocates. One thread at a time may use a Backend.
 #pragma once
 
 #include <cstddef>

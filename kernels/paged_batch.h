@@ -7,7 +7,7 @@
 namespace vitrine {
 
 // A ragged batch: the rows of a sequence are consecutive and in ascending position. The arrays are
-// host memory; those who enqueue an op keep them unchanged until the next Synchronize.
+// host memory; those who enqueue an op keep them unchanged as long as kernels/backend.h says.
 struct PagedBatch {
   std::span<const int32_t> row_begin;       // [sequences + 1], ascending from 0
   std::span<const int32_t> first_position;  // [sequences], position of the sequence's first row

@@ -36,7 +36,7 @@ class Transformer {
                                                              const TransformerLimits& limits);
 
   // Enqueues one step, whose tokens may be among `drawn`, see EmbedArgs. `batch` must stay
-  // unchanged until the backend's next Synchronize or copy.
+  // unchanged as long as kernels/backend.h says.
   void Forward(const Batch& batch, DeviceSpan<const TokenId> drawn = {});
 
   // Enqueues the logits of at most max_samples rows of the last batch, [rows, vocabulary]. `rows`

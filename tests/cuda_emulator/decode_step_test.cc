@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda_emulator/options.h"
-#include "tests/cuda_emulator/model_on_backend.h"
+#include "tests/model/model_on_backend.h"
 
 namespace vitrine::testing {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "model/loader.h"
 #include "nlohmann/json.hpp"
-#include "tests/cuda_emulator/model_on_backend.h"
+#include "tests/model/model_on_backend.h"
 
 namespace vitrine::testing {
 namespace {

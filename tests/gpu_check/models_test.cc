@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda_emulator/model_on_backend.h"
 #include "tests/gpu_check/required.h"
 #include "tests/gpu_check/synthetic_model.h"
+#include "tests/model/model_on_backend.h"
 #include "tests/model/random_streams.h"
 
 namespace vitrine::gpu_check {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/step_ahead.h"
-#include "tests/cuda_emulator/model_on_backend.h"
+#include "tests/model/model_on_backend.h"
 
 namespace vitrine::testing {
 
