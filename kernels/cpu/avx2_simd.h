@@ -17,7 +17,7 @@ namespace vitrine::cpu {
 struct Avx2Panel {
   static constexpr int kLanes = 8;
   static constexpr bool kDotWideIsCentred = true;
-  // A decoded block takes 8 of the 16 registers.
+  static constexpr bool kAddsInPairs = true;
   static constexpr int kRowsInFlight = 2;
   static constexpr int kRegisterRows = 2;
   static constexpr bool kTakesTwoPanels = false;
@@ -26,6 +26,7 @@ struct Avx2Panel {
   using F = __m256;
   using I = __m256i;
   using Bytes = __m256i;
+  using Words = __m256i;
 
   static VITRINE_INLINE F Zero() { return _mm256_setzero_ps(); }
   static VITRINE_INLINE F Set(float x) { return _mm256_set1_ps(x); }
@@ -79,17 +80,50 @@ struct Avx2Panel {
     const __m128i values = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index);
   }
+  static VITRINE_INLINE Bytes BroadcastQuad(const int8_t* quad) {
+    int32_t bits;
+    std::memcpy(&bits, quad, 4);
+    return _mm256_set1_epi32(bits);
+  }
+  // Sixteen sums of two products each.
+  static VITRINE_INLINE Words MulPairs(Bytes weights, Bytes values) {
+    return _mm256_maddubs_epi16(weights, values);
+  }
+  static VITRINE_INLINE Words AddWords(Words a, Words b) { return _mm256_add_epi16(a, b); }
+  static VITRINE_INLINE Words SetWords(int16_t x) { return _mm256_set1_epi16(x); }
+  // The two words of every lane times those of `factors`, added.
+  static VITRINE_INLINE I Widen(Words x, Words factors) { return _mm256_madd_epi16(x, factors); }
+  // The low word of every lane in both.
+  static VITRINE_INLINE Words Twice(I x) {
+    return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0xffff)),
+                           _mm256_slli_epi32(x, 16));
+  }
   // VPMADDUBSW saturates sums of two products at 32,767: 2 * 128 * 127 is just below.
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
-    return AddProducts(acc, weights, Quad(quad));
+    return AddToSums(acc, weights, BroadcastQuad(quad));
   }
-  // Weights minus 128, so that magnitudes stay below that as well; their signs move to the rows.
+  // Bytes minus 128, and what then is left of them without a sign.
+  static VITRINE_INLINE Bytes Centred(Bytes x) {
+    return _mm256_xor_si256(x, _mm256_set1_epi8(INT8_MIN));
+  }
+  static VITRINE_INLINE Bytes Magnitudes(Bytes x) { return _mm256_abs_epi8(x); }
+  // The same for weights with a sign, which moves to the values.
+  static VITRINE_INLINE I DotSigned(I acc, Bytes magnitudes, Bytes weights, Bytes values) {
+    return AddToSums(acc, magnitudes, _mm256_sign_epi8(values, weights));
+  }
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
-    const __m256i centred = _mm256_xor_si256(weights, _mm256_set1_epi8(INT8_MIN));
-    return AddProducts(acc, _mm256_abs_epi8(centred), _mm256_sign_epi8(Quad(quad), centred));
+    const Bytes centred = Centred(weights);
+    return DotSigned(acc, Magnitudes(centred), centred, BroadcastQuad(quad));
+  }
+  // The cheapest way to add a product to each of many sums, exact while 16 bits hold them.
+  static VITRINE_INLINE I AddProducts(I acc, Bytes weights, Bytes values) {
+    return AddWords(acc, MulPairs(weights, values));
   }
   // Hides where a value came from, so that equal computations are not merged.
-  static VITRINE_INLINE void Keep(I& x) { __asm__ volatile("" : "+x"(x)); }
+  template <class Vector>
+  static VITRINE_INLINE void Keep(Vector& x) {
+    __asm__ volatile("" : "+x"(x));
+  }
   static VITRINE_INLINE F LoadF16(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
@@ -99,23 +133,17 @@ struct Avx2Panel {
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   }
 
- protected:
-  static VITRINE_INLINE __m256i Quad(const int8_t* quad) {
-    int32_t bits;
-    std::memcpy(&bits, quad, 4);
-    return _mm256_set1_epi32(bits);
-  }
-
  private:
-  static VITRINE_INLINE I AddProducts(I acc, Bytes magnitudes, __m256i values) {
+  static VITRINE_INLINE I AddToSums(I acc, Bytes magnitudes, __m256i values) {
     const __m256i sums = _mm256_maddubs_epi16(magnitudes, values);
     return _mm256_add_epi32(acc, _mm256_madd_epi16(sums, _mm256_set1_epi16(1)));
   }
 };
 
 struct Avx2 {
-  static constexpr int kAttentionRows = 3;
-  static constexpr int kAttentionVectors = 2;
+  // Sums of 5 rows x 16 keys take 10 registers, the keys 4, factors the last 2.
+  static constexpr int kAttentionRows = 5;
+  static constexpr int kAttentionVectors = 1;
   static constexpr bool kQuantizesTogether = false;
 
   using Panel = Avx2Panel;
@@ -127,6 +155,12 @@ struct Avx2 {
     __m256i low;
     __m256i high;
   };
+  // Held as floats, so that they need not be taken apart for every use.
+  struct Factors {
+    __m256 even;
+    __m256 odd;
+  };
+  static constexpr int kFactorFloats = 2;
 
   static VITRINE_INLINE F Zero() { return Set(0.0f); }
   static VITRINE_INLINE F Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -240,26 +274,23 @@ struct Avx2 {
     const auto* words = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
   }
-  static VITRINE_INLINE void StorePairs(void* p, Pairs x) {
-    auto* words = static_cast<__m256i*>(p);
-    _mm256_storeu_si256(words, x.low);
-    _mm256_storeu_si256(words + 1, x.high);
+  static VITRINE_INLINE Factors BroadcastFactors(const float* p) {
+    return {_mm256_broadcast_ss(p), _mm256_broadcast_ss(p + 1)};
   }
-  static VITRINE_INLINE Pairs BroadcastPair(const void* p) {
-    int32_t bits;
-    std::memcpy(&bits, p, 4);
-    const __m256i pair = _mm256_set1_epi32(bits);
-    return {pair, pair};
+  static VITRINE_INLINE void StoreFactors(float* p, F x) {
+    _mm256_storeu_ps(p, AsF(_mm256_slli_epi32(RoundBf16(x.low), 16)));
+    _mm256_storeu_ps(p + 8, AsF(_mm256_slli_epi32(RoundBf16(x.high), 16)));
+  }
+  static VITRINE_INLINE F AddFactors(F sum, F low, F high, float* p) {
+    return {AddFactors(sum.low, low.low, low.high, p),
+            AddFactors(sum.high, high.low, high.high, p + 16)};
   }
   static VITRINE_INLINE Pairs EvenOnly(Pairs x) {
     const __m256i mask = _mm256_set1_epi32(0xffff);
     return {_mm256_and_si256(x.low, mask), _mm256_and_si256(x.high, mask)};
   }
-  static VITRINE_INLINE Pairs RoundPairs(F low, F high) {
-    return {RoundBf16(low.low, low.high), RoundBf16(high.low, high.high)};
-  }
-  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Pairs b) {
-    return {DotPairs(acc.low, a.low, b.low), DotPairs(acc.high, a.high, b.high)};
+  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Factors b) {
+    return {DotPairs(acc.low, a.low, b), DotPairs(acc.high, a.high, b)};
   }
   static VITRINE_INLINE void StoreBf16(uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), RoundBf16(x.low, x.high));
@@ -320,11 +351,22 @@ struct Avx2 {
     const __m256i zero = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x8000));
     return _mm256_blendv_epi8(rounded, zero, is_tiny);
   }
-  static VITRINE_INLINE __m256 DotPairs(__m256 acc, __m256i a, __m256i b) {
-    const __m256i upper = _mm256_set1_epi32(INT32_MIN >> 15);
-    const __m256 odd =
-        _mm256_fmadd_ps(AsF(_mm256_and_si256(a, upper)), AsF(_mm256_and_si256(b, upper)), acc);
-    return _mm256_fmadd_ps(AsF(_mm256_slli_epi32(a, 16)), AsF(_mm256_slli_epi32(b, 16)), odd);
+  static VITRINE_INLINE __m256 DotPairs(__m256 acc, __m256i a, Factors b) {
+    const __m256 odd = AsF(_mm256_and_si256(a, _mm256_set1_epi32(INT32_MIN >> 15)));
+    return _mm256_fmadd_ps(AsF(_mm256_slli_epi32(a, 16)), b.even, _mm256_fmadd_ps(odd, b.odd, acc));
+  }
+  // Rounds 16 numbers above zero to bf16.
+  static VITRINE_INLINE __m256 AddFactors(__m256 sum, __m256 first, __m256 second, float* p) {
+    first = AsF(_mm256_slli_epi32(RoundBf16(first), 16));
+    second = AsF(_mm256_slli_epi32(RoundBf16(second), 16));
+    _mm256_storeu_ps(p, first);
+    _mm256_storeu_ps(p + 8, second);
+    // Numbers 2i + 1, then 2i, to lane i.
+    return _mm256_add_ps(_mm256_add_ps(sum, InOrder(_mm256_shuffle_ps(first, second, 0xDD))),
+                         InOrder(_mm256_shuffle_ps(first, second, 0x88)));
+  }
+  static VITRINE_INLINE __m256 InOrder(__m256 x) {
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xD8));
   }
 };
 

@@ -31,27 +31,27 @@ template <class S>
 struct Bf16Kv {
   static constexpr bool kHasInt8Keys = false;
   using Vector = typename S::Pairs;
+  using Factor = typename S::Factors;
   static constexpr int kElementsPerStep = 2;
+  static constexpr int kStepFloats = S::kFactorFloats;  // Of a prepared query, and of weights.
   static VITRINE_INLINE Vector Load(const uint8_t* p) { return S::LoadPairs(p); }
-  static VITRINE_INLINE Vector Broadcast(const void* p) { return S::BroadcastPair(p); }
+  static VITRINE_INLINE Factor Broadcast(const float* p) { return S::BroadcastFactors(p); }
   static VITRINE_INLINE Vector FirstOnly(Vector x) { return S::EvenOnly(x); }
-  static VITRINE_INLINE typename S::F Dot(typename S::F acc, Vector a, Vector b) {
+  static VITRINE_INLINE typename S::F Dot(typename S::F acc, Vector a, Factor b) {
     return S::DotPairs(acc, a, b);
   }
   // Weights of 32 keys from exponents of 2; adds the rounded weights to `sum`, so that rounding
   // cancels in the quotient.
   static VITRINE_INLINE void Weigh(typename S::F low, typename S::F high, float* weights, int key,
                                    typename S::F& sum) {
-    const auto pairs = S::RoundPairs(Exp2ForBf16<S>(low), Exp2ForBf16<S>(high));
-    S::StorePairs(reinterpret_cast<uint16_t*>(weights) + key, pairs);
-    constexpr uint32_t kOnes = 0x3F803F80u;
-    sum = S::DotPairs(sum, pairs, S::BroadcastPair(&kOnes));
+    sum = S::AddFactors(sum, Exp2ForBf16<S>(low), Exp2ForBf16<S>(high),
+                        weights + key / kElementsPerStep * kStepFloats);
   }
   static VITRINE_INLINE void PrepareQuery(const float* q, int head_dim, float* prepared) {
-    auto* out = reinterpret_cast<uint16_t*>(prepared);
+    const auto at = [prepared](int d) { return prepared + d / kElementsPerStep * kStepFloats; };
     int d = 0;
-    for (; d + 16 <= head_dim; d += 16) S::StoreBf16(out + d, S::Load(q + d));
-    if (d < head_dim) S::StoreBf16(out + d, S::LoadPartial(q + d, head_dim - d));
+    for (; d + 16 <= head_dim; d += 16) S::StoreFactors(at(d), S::Load(q + d));
+    if (d < head_dim) S::StoreFactors(at(d), S::LoadPartial(q + d, head_dim - d));
   }
 };
 
@@ -59,15 +59,15 @@ template <class S>
 struct F32Kv {
   static constexpr bool kHasInt8Keys = false;
   using Vector = typename S::F;
+  using Factor = typename S::F;
   static constexpr int kElementsPerStep = 1;
+  static constexpr int kStepFloats = 1;
   static VITRINE_INLINE Vector Load(const uint8_t* p) {
     return S::Load(reinterpret_cast<const float*>(p));
   }
-  static VITRINE_INLINE Vector Broadcast(const void* p) {
-    return S::Set(*static_cast<const float*>(p));
-  }
+  static VITRINE_INLINE Factor Broadcast(const float* p) { return S::Set(*p); }
   static VITRINE_INLINE Vector FirstOnly(Vector x) { return x; }
-  static VITRINE_INLINE typename S::F Dot(typename S::F acc, Vector a, Vector b) {
+  static VITRINE_INLINE typename S::F Dot(typename S::F acc, Vector a, Factor b) {
     return S::Fma(a, b, acc);
   }
   static VITRINE_INLINE void Weigh(typename S::F low, typename S::F high, float* weights, int key,
@@ -227,7 +227,7 @@ VITRINE_INLINE void ScorePages(const SegmentQuery* rows, const SegmentPages& pag
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const auto query = Kv::Broadcast(rows[r].query + step);
+      const auto query = Kv::Broadcast(rows[r].query + step * Kv::kStepFloats);
 #pragma GCC unroll 4
       for (int p = 0; p < kPages; ++p) sums[r][p] = Kv::Dot(sums[r][p], key[p], query);
     }

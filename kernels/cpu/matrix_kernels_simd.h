@@ -2,13 +2,18 @@
 #pragma once
 
 #include "kernels/cpu/float_kernels_simd.h"
+#include "kernels/cpu/pair_sum_kernels_simd.h"
 #include "kernels/cpu/panel_kernels_simd.h"
 
 namespace vitrine::cpu {
 
 template <class P, template <class> class Format>
 void FillQuantized(KernelTable& table) {
-  FillIntegerKernels<P, Format>(table);
+  if constexpr (P::kAddsInPairs) {
+    FillPairedKernels<P, Format>(table);
+  } else {
+    FillIntegerKernels<P, Format>(table);
+  }
   FillFloatKernels<P, QuantizedColumns<P, Format>>(table);
 }
 

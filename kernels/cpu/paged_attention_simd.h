@@ -123,7 +123,7 @@ VITRINE_INLINE void WeighVectors(const float (*weights)[kAttentionSegmentKeys],
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const auto weight = Kv::Broadcast(weights[r] + key / Kv::kElementsPerStep);
+      const auto weight = Kv::Broadcast(weights[r] + key / Kv::kElementsPerStep * Kv::kStepFloats);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Kv::Dot(sums[r][v], value[v], weight);
     }

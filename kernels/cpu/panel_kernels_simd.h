@@ -78,7 +78,7 @@ VITRINE_INLINE void DecodeAndFetch(const uint8_t* panel, int b, int half, Decode
 // sum of the row, at no cost.
 template <class P, class Format>
 VITRINE_INLINE typename P::I StartSum(const ActivationRow& row) {
-  if constexpr (Format::kOffset == 0 || (Format::kIsWide && P::kDotWideIsCentred)) {
+  if constexpr (Format::kOffset == 0) {
     return P::ZeroI();
   } else if constexpr (Format::kOffset == 8) {
     return P::SetI(row.minus8_sum);
@@ -99,7 +99,7 @@ VITRINE_INLINE typename P::I StartHalfSum(const ActivationRow& row) {
 
 template <class P, class Format>
 VITRINE_INLINE typename P::I Dot(typename P::I sum, typename P::Bytes weights, const int8_t* quad) {
-  if constexpr (Format::kIsWide) {
+  if constexpr (kIsWide<Format>) {
     return P::DotWide(sum, weights, quad);
   } else {
     return P::Dot(sum, weights, quad);
@@ -149,7 +149,7 @@ VITRINE_INLINE void DotRows(const DecodedBlock<P>& weights, const ActivationRow*
 }
 
 template <class P, class Format>
-VITRINE_INLINE typename P::F AddScaled(const DecodedBlock<P>& weights, const ActivationRow& row,
+VITRINE_INLINE typename P::F AddScaled(const BlockScales<P>& weights, const ActivationRow& row,
                                        typename P::I dot, typename P::F total) {
   const auto scale = P::Mul(weights.scale, P::Set(row.scale));
   total = P::Fma(P::ToFloat(dot), scale, total);

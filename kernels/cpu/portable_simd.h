@@ -14,6 +14,7 @@ namespace vitrine::cpu {
 struct Portable {
   static constexpr int kLanes = 16;
   static constexpr bool kDotWideIsCentred = false;
+  static constexpr bool kAddsInPairs = false;
   static constexpr int kRowsInFlight = 1;
   static constexpr int kRegisterRows = 1;
   static constexpr bool kTakesTwoPanels = false;
@@ -31,6 +32,8 @@ struct Portable {
   struct Pairs {
     U bits;  // The second bf16 of a pair is the upper half.
   };
+  using Factors = Pairs;
+  static constexpr int kFactorFloats = 1;
 
   static VITRINE_INLINE F Zero() { return F{}; }
   static VITRINE_INLINE F Set(float x) { return F{} + x; }
@@ -163,8 +166,15 @@ struct Portable {
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     return Dot(acc, weights, quad);
   }
+  // The cheapest way to add a product to each of many sums.
+  static VITRINE_INLINE I AddProducts(I acc, Bytes weights, Bytes values) {
+    return Dot(acc, weights, reinterpret_cast<const int8_t*>(&values));
+  }
   // Hides where a value came from, so that equal computations are not merged.
-  static VITRINE_INLINE void Keep(I& x) { __asm__ volatile("" : "+m"(x)); }
+  template <class Vector>
+  static VITRINE_INLINE void Keep(Vector& x) {
+    __asm__ volatile("" : "+m"(x));
+  }
   static VITRINE_INLINE F LoadF16(const uint8_t* p) {
     F x;
     for (int i = 0; i < 16; ++i) x[i] = FloatFromF16(Half(p, i));
@@ -177,22 +187,23 @@ struct Portable {
   }
 
   static VITRINE_INLINE Pairs LoadPairs(const void* p) { return {LoadAs<U>(p)}; }
-  static VITRINE_INLINE void StorePairs(void* p, Pairs x) {
-    std::memcpy(p, &x.bits, sizeof(x.bits));
-  }
-  static VITRINE_INLINE Pairs BroadcastPair(const void* p) {
+  static VITRINE_INLINE Factors BroadcastFactors(const float* p) {
     uint32_t bits;
     std::memcpy(&bits, p, 4);
     return {U{} + bits};
   }
-  static VITRINE_INLINE Pairs EvenOnly(Pairs x) { return {x.bits & 0xffffu}; }
-  static VITRINE_INLINE Pairs RoundPairs(F low, F high) {
-    uint16_t halves[32];
-    StoreBf16(halves, low);
-    StoreBf16(halves + 16, high);
-    return LoadPairs(halves);
+  static VITRINE_INLINE void StoreFactors(float* p, F x) {
+    uint16_t halves[16];
+    StoreBf16(halves, x);
+    std::memcpy(p, halves, sizeof(halves));
   }
-  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Pairs b) {
+  static VITRINE_INLINE F AddFactors(F sum, F low, F high, float* p) {
+    StoreFactors(p, low);
+    StoreFactors(p + 8, high);
+    return DotPairs(sum, LoadPairs(p), {U{} + 0x3f803f80u});
+  }
+  static VITRINE_INLINE Pairs EvenOnly(Pairs x) { return {x.bits & 0xffffu}; }
+  static VITRINE_INLINE F DotPairs(F acc, Pairs a, Factors b) {
     const F odd = Fma(AsF(a.bits & 0xffff0000u), AsF(b.bits & 0xffff0000u), acc);
     return Fma(AsF(a.bits << 16), AsF(b.bits << 16), odd);
   }

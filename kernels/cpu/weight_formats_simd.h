@@ -1,7 +1,7 @@
 // How a packed block of each weight type becomes operands of the matrix kernels.
 //
-// A format says how a block decodes to unsigned bytes, which offset made them unsigned and what
-// scales and minimums it has. The kernels are the same for all.
+// A format says how a block decodes to unsigned bytes, how large they get (kLargest), which offset
+// made them unsigned and what scales and minimums it has. The kernels are the same for all.
 #pragma once
 
 #include "kernels/cpu/packed_panels.h"
@@ -11,16 +11,21 @@ namespace vitrine::cpu {
 
 inline constexpr int kQuads = kBlockColumns / 4;  // Groups of 4 columns in a block.
 
-// 32 columns of the outputs in one vector: unsigned bytes, and per output a scale and a minimum,
-// and for each half of the columns an integer that multiplies them. Fields that a format does not
-// have are not set.
+// What multiplies and is added to 32 columns of the outputs in one vector: per output a scale and a
+// minimum, and for each half of the columns an integer that multiplies them. Fields that a format
+// does not have are not set.
 template <class P>
-struct DecodedBlock {
-  typename P::Bytes quads[kQuads];
+struct BlockScales {
   typename P::F scale;
   typename P::F minimum;
   typename P::I half_scales[2];
   typename P::I half_minimums[2];
+};
+
+// The same with the weights, as unsigned bytes.
+template <class P>
+struct DecodedBlock : BlockScales<P> {
+  typename P::Bytes quads[kQuads];
 };
 
 // Which part of a block the planes of a type take; `half` is the vector of the panel, always 0
@@ -91,10 +96,13 @@ VITRINE_INLINE Planes<P> TailAt(DType dtype, const uint8_t* panel, int block, in
   return {panel + PackedOffset(dtype, last) + PackedBlockBytes(dtype), half};
 }
 
+// Weights that Dot does not take.
+template <class Format>
+inline constexpr bool kIsWide = Format::kLargest > 128;
+
 // What most formats are.
 struct PlainFormat {
   static constexpr int kOffset = 0;           // Was added to make the weights unsigned.
-  static constexpr bool kIsWide = false;      // Weights above 128 occur.
   static constexpr bool kHasMinimum = false;  // minimum is added to scale * (quant - offset).
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasHalfMinimums = false;
@@ -103,6 +111,7 @@ struct PlainFormat {
 template <class P>
 struct Q4_0Format : PlainFormat {
   static constexpr DType kDType = DType::kQ4_0;
+  static constexpr int kLargest = 15;
   static constexpr int kOffset = 8;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
@@ -114,6 +123,7 @@ struct Q4_0Format : PlainFormat {
 template <class P>
 struct Q4_1Format : PlainFormat {
   static constexpr DType kDType = DType::kQ4_1;
+  static constexpr int kLargest = 15;
   static constexpr bool kHasMinimum = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
@@ -126,6 +136,7 @@ struct Q4_1Format : PlainFormat {
 template <class P>
 struct Q5_0Format : PlainFormat {
   static constexpr DType kDType = DType::kQ5_0;
+  static constexpr int kLargest = 31;
   static constexpr int kOffset = 16;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
@@ -138,6 +149,7 @@ struct Q5_0Format : PlainFormat {
 template <class P>
 struct Q5_1Format : PlainFormat {
   static constexpr DType kDType = DType::kQ5_1;
+  static constexpr int kLargest = 31;
   static constexpr bool kHasMinimum = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
@@ -151,8 +163,8 @@ struct Q5_1Format : PlainFormat {
 template <class P>
 struct Q8_0Format : PlainFormat {
   static constexpr DType kDType = DType::kQ8_0;
+  static constexpr int kLargest = 255;
   static constexpr int kOffset = 128;
-  static constexpr bool kIsWide = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
 #pragma GCC unroll 8
@@ -168,8 +180,8 @@ alignas(16) inline constexpr uint8_t kNonLinearQuants[16] = {
 template <class P>
 struct Iq4NlFormat : PlainFormat {
   static constexpr DType kDType = DType::kIQ4_NL;
+  static constexpr int kLargest = 255;
   static constexpr int kOffset = 128;
-  static constexpr bool kIsWide = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
     block.Nibbles(out.quads);
@@ -182,8 +194,8 @@ struct Iq4NlFormat : PlainFormat {
 template <class P>
 struct Iq4XsFormat : PlainFormat {
   static constexpr DType kDType = DType::kIQ4_XS;
+  static constexpr int kLargest = 255;
   static constexpr int kOffset = 128;
-  static constexpr bool kIsWide = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
     block.Nibbles(out.quads);
@@ -196,6 +208,7 @@ struct Iq4XsFormat : PlainFormat {
 template <class P>
 struct Q2KFormat : PlainFormat {
   static constexpr DType kDType = DType::kQ2_K;
+  static constexpr int kLargest = 3;
   static constexpr bool kHasMinimum = true;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasHalfMinimums = true;
@@ -217,6 +230,7 @@ struct Q2KFormat : PlainFormat {
 template <class P>
 struct Q3KFormat : PlainFormat {
   static constexpr DType kDType = DType::kQ3_K;
+  static constexpr int kLargest = 7;
   static constexpr int kOffset = 4;
   static constexpr bool kHasHalfScales = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
@@ -241,6 +255,7 @@ VITRINE_INLINE void DecodeScaleAndMinimum(const Planes<P>& block, int offset, co
 template <class P>
 struct Q4KFormat : PlainFormat {
   static constexpr DType kDType = DType::kQ4_K;
+  static constexpr int kLargest = 15;
   static constexpr bool kHasMinimum = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
@@ -252,6 +267,7 @@ struct Q4KFormat : PlainFormat {
 template <class P>
 struct Q5KFormat : PlainFormat {
   static constexpr DType kDType = DType::kQ5_K;
+  static constexpr int kLargest = 31;
   static constexpr bool kHasMinimum = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
     const Planes<P> block = BlockAt<P>(kDType, panel, b, half);
@@ -264,6 +280,7 @@ struct Q5KFormat : PlainFormat {
 template <class P>
 struct Q6KFormat : PlainFormat {
   static constexpr DType kDType = DType::kQ6_K;
+  static constexpr int kLargest = 63;
   static constexpr int kOffset = 32;
   static constexpr bool kHasHalfScales = true;
   static VITRINE_INLINE void Decode(const uint8_t* panel, int b, int half, DecodedBlock<P>& out) {
