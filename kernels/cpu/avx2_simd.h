@@ -219,7 +219,9 @@ struct Avx2 {
   static VITRINE_INLINE F Power2(F x, F n) {
     return {Power2(x.low, n.low), Power2(x.high, n.high)};
   }
-  static VITRINE_INLINE F Power2Near(F x, F n) { return Power2(x, n); }
+  static VITRINE_INLINE F Power2Near(F x, F n) {
+    return {_mm256_mul_ps(x.low, PowerOf2(n.low)), _mm256_mul_ps(x.high, PowerOf2(n.high))};
+  }
   static VITRINE_INLINE float First(F x) { return _mm256_cvtss_f32(x.low); }
   static VITRINE_INLINE float ReduceAdd(F x) {
     const __m256 eight = _mm256_add_ps(x.low, x.high);
@@ -326,11 +328,14 @@ struct Avx2 {
   static VITRINE_INLINE __m256i FirstLanes(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
+  // 2^n, for -127 zero.
+  static VITRINE_INLINE __m256 PowerOf2(__m256 n) {
+    const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return AsF(_mm256_slli_epi32(exponent, 23));
+  }
   static VITRINE_INLINE __m256 Power2(__m256 x, __m256 n) {
     const __m256 lowest = _mm256_set1_ps(-127.0f);
-    const __m256i exponent =
-        _mm256_add_epi32(_mm256_cvtps_epi32(_mm256_max_ps(n, lowest)), _mm256_set1_epi32(127));
-    const __m256 product = _mm256_mul_ps(x, AsF(_mm256_slli_epi32(exponent, 23)));
+    const __m256 product = _mm256_mul_ps(x, PowerOf2(_mm256_max_ps(n, lowest)));
     return _mm256_andnot_ps(_mm256_cmp_ps(n, lowest, _CMP_LE_OQ), product);
   }
   // Rounds 16 floats as VCVTNEPS2BF16 does: to nearest even, denormal numbers to zero.
@@ -355,15 +360,23 @@ struct Avx2 {
     const __m256 odd = AsF(_mm256_and_si256(a, _mm256_set1_epi32(INT32_MIN >> 15)));
     return _mm256_fmadd_ps(AsF(_mm256_slli_epi32(a, 16)), b.even, _mm256_fmadd_ps(odd, b.odd, acc));
   }
-  // Rounds 16 numbers above zero to bf16.
   static VITRINE_INLINE __m256 AddFactors(__m256 sum, __m256 first, __m256 second, float* p) {
-    first = AsF(_mm256_slli_epi32(RoundBf16(first), 16));
-    second = AsF(_mm256_slli_epi32(RoundBf16(second), 16));
+    first = RoundWeights(first);
+    second = RoundWeights(second);
     _mm256_storeu_ps(p, first);
     _mm256_storeu_ps(p + 8, second);
     // Numbers 2i + 1, then 2i, to lane i.
     return _mm256_add_ps(_mm256_add_ps(sum, InOrder(_mm256_shuffle_ps(first, second, 0xDD))),
                          InOrder(_mm256_shuffle_ps(first, second, 0x88)));
+  }
+  // To bf16, as RoundBf16: weights are not negative, no denormal numbers, and the payload of a NaN
+  // came from a bf16 number or from arithmetic, so that adding does not carry out of it.
+  static VITRINE_INLINE __m256 RoundWeights(__m256 x) {
+    const __m256i bits = AsI(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i upper = _mm256_set1_epi32(INT32_MIN >> 15);
+    return AsF(_mm256_and_si256(_mm256_add_epi32(bits, bias), upper));
   }
   static VITRINE_INLINE __m256 InOrder(__m256 x) {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xD8));

@@ -52,6 +52,7 @@ T Value(absl::StatusOr<T> result) {
 // Byte offsets of the fp16 fields of a block.
 std::vector<size_t> HalfOffsets(DType dtype) {
   switch (dtype) {
+    case DType::kQ4_1:
     case DType::kQ5_1:
       return {0, 2};
     case DType::kQ2_K:
@@ -65,7 +66,16 @@ std::vector<size_t> HalfOffsets(DType dtype) {
     case DType::kQ6_K:
       return {208};
     default:
-      return {0};  // Q5_0, IQ4_NL, IQ4_XS
+      return {0};  // Q4_0, Q5_0, Q8_0, IQ4_NL, IQ4_XS
+  }
+}
+
+// The values of the bytes.
+void SetValues(Weights& weights) {
+  const size_t row_bytes = RowBytes(weights.dtype, weights.columns);
+  for (int64_t n = 0; n < weights.rows; ++n) {
+    DequantizeRow(weights.dtype, weights.bytes.data() + static_cast<size_t>(n) * row_bytes,
+                  weights.columns, weights.values.data() + n * weights.columns);
   }
 }
 
@@ -141,6 +151,13 @@ MatrixPart Weights::Part() const {
   return {.name = "test", .dtype = dtype, .data = bytes.data(), .rows = rows, .columns = columns};
 }
 
+std::vector<DType> AllTypes() {
+  std::vector<DType> types;
+  for (const DType dtype : kRequiredTypes) types.push_back(dtype);
+  for (const DType dtype : kOptionalTypes) types.push_back(dtype);
+  return types;
+}
+
 Weights RandomWeights(DType dtype, int64_t rows, int64_t columns, Random& random) {
   Weights weights{.dtype = dtype, .rows = rows, .columns = columns};
   const size_t row_bytes = RowBytes(dtype, columns);
@@ -167,10 +184,22 @@ Weights RandomWeights(DType dtype, int64_t rows, int64_t columns, Random& random
       }
     }
   }
-  for (int64_t n = 0; n < rows; ++n) {
-    DequantizeRow(dtype, weights.bytes.data() + static_cast<size_t>(n) * row_bytes, columns,
-                  weights.values.data() + n * columns);
+  SetValues(weights);
+  return weights;
+}
+
+Weights EvenWeights(DType dtype, int64_t rows, int64_t columns, uint8_t byte, Random& random) {
+  Weights weights = RandomWeights(dtype, rows, columns, random);
+  const auto block_bytes = static_cast<size_t>(TraitsOf(dtype).block_bytes);
+  const std::vector<size_t> halves = HalfOffsets(dtype);
+  for (size_t i = 0; i < weights.bytes.size(); ++i) {
+    const size_t offset = i % block_bytes;
+    const bool is_half = std::any_of(halves.begin(), halves.end(), [offset](size_t half) {
+      return offset == half || offset == half + 1;
+    });
+    if (!is_half) weights.bytes[i] = std::byte{byte};
   }
+  SetValues(weights);
   return weights;
 }
 

@@ -67,6 +67,8 @@ struct Weights {
   MatrixPart Part() const;
 };
 Weights RandomWeights(DType dtype, int64_t rows, int64_t columns, Random& random);
+// Quantised weights whose blocks hold nothing but `byte` and random scales in fp16.
+Weights EvenWeights(DType dtype, int64_t rows, int64_t columns, uint8_t byte, Random& random);
 Weights WeightsOf(int64_t rows, int64_t columns, const std::vector<float>& values);  // F32
 
 // The types that every backend must offer, and those that it may refuse.
@@ -75,6 +77,8 @@ inline constexpr DType kRequiredTypes[] = {DType::kF32,  DType::kF16,  DType::kB
 inline constexpr DType kOptionalTypes[] = {DType::kQ5_0, DType::kQ5_1,   DType::kQ2_K,
                                            DType::kQ3_K, DType::kQ4_K,   DType::kQ5_K,
                                            DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS};
+
+std::vector<DType> AllTypes();
 
 // An exact value and how far an honest implementation may be from it.
 struct Bounded {

@@ -146,19 +146,50 @@ TEST_P(MatMulTest, OneRowBufferServesConsumersOfDifferentTypes) {
   }
 }
 
+// Sums of 16 bits have room for fewer products the larger the weights are.
+TEST_P(MatMulTest, LargestWeightsMeetLargestActivations) {
+  constexpr int kRows = 7;
+  constexpr int64_t kColumns = 256;
+  std::vector<float> input(kRows * kColumns);
+  for (size_t i = 0; i < input.size(); ++i) {
+    const size_t row = i / kColumns;
+    const bool is_negative = row % 3 == 1 || (row % 3 == 2 && i % 4 < 2);
+    input[i] = is_negative ? -1.0f : 1.0f;
+  }
+  for (const DType dtype : AllTypes()) {
+    if (IsFloat(dtype)) continue;
+    for (const int byte : {0x00, 0x7f, 0x80, 0xff}) {
+      SCOPED_TRACE(std::string(TraitsOf(dtype).name) + " of " + std::to_string(byte));
+      Harness harness(GetParam());
+      Random random(25);
+      const Weights weights = EvenWeights(dtype, 21, kColumns, static_cast<uint8_t>(byte), random);
+      const PackedMatrix* packed = harness.Pack({&weights});
+      if (packed == nullptr) continue;
+      for (const int rows : {1, kRows}) {
+        const FedRows fed = harness.Feed(
+            std::span(input).first(static_cast<size_t>(rows * kColumns)), kColumns, {packed});
+        const DeviceSpan<float> output = harness.Zeros(int64_t{rows} * 21);
+        harness->MatMul({.input = fed.rows, .weight = packed, .output = output, .rows = rows});
+        ExpectClose(harness.Download(output), MatMulOracle(GetParam(), fed, weights, {}));
+      }
+    }
+  }
+}
+
 // Products of `rows` consecutive rows of one fixed input, starting at `first`.
 std::vector<float> Products(const BackendCase& backend_case, int threads, DType dtype, int first,
                             int rows) {
-  constexpr int64_t kColumns = 1184;  // Kernels cut such a sum into several parts.
+  // Kernels cut such a sum into several parts.
+  const int64_t columns = TraitsOf(dtype).block_columns == 256 ? 1280 : 1184;
   constexpr int64_t kOutputs = 45;
   Harness harness(backend_case, threads);
   Random random(23);
-  const Weights weights = RandomWeights(dtype, kOutputs, kColumns, random);
+  const Weights weights = RandomWeights(dtype, kOutputs, columns, random);
   const PackedMatrix* packed = harness.Pack({&weights});
-  const std::vector<float> all = random.Normal(40 * kColumns);
-  const FedRows input = harness.Feed(std::span(all).subspan(static_cast<size_t>(first * kColumns),
-                                                            static_cast<size_t>(rows * kColumns)),
-                                     kColumns, {packed});
+  const std::vector<float> all = random.Normal(40 * columns);
+  const FedRows input = harness.Feed(std::span(all).subspan(static_cast<size_t>(first * columns),
+                                                            static_cast<size_t>(rows * columns)),
+                                     columns, {packed});
   const DeviceSpan<float> output = harness.Zeros(rows * kOutputs);
   harness->MatMul({.input = input.rows, .weight = packed, .output = output, .rows = rows});
   return harness.Download(output);
@@ -181,7 +212,7 @@ TEST_P(MatMulTest, NeitherNeighboursNorThreadsChangeABit) {
 TEST(MatMulInstructionSetTest, AllComputeTheSameBits) {
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
     const std::vector<BackendCase> cases = CpuCases(numerics);
-    for (const DType dtype : kRequiredTypes) {
+    for (const DType dtype : AllTypes()) {
       const std::vector<float> expected = Products(cases.at(0), 2, dtype, 0, 40);
       for (const BackendCase& other : cases) {
         EXPECT_EQ(Products(other, 2, dtype, 0, 40), expected)
