@@ -11,7 +11,6 @@ namespace vitrine::cpu {
 namespace {
 
 struct AvxVnniPanel : Avx2Panel {
-  static constexpr bool kDotWideIsCentred = false;
   static constexpr bool kAddsInPairs = false;
   // A decoded block takes 8 of the 16 registers, and one product needs no other.
   static constexpr int kRowsInFlight = 4;
