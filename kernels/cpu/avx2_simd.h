@@ -18,9 +18,6 @@ struct Avx2Panel {
   static constexpr int kLanes = 8;
   static constexpr bool kDotWideIsCentred = true;
   static constexpr bool kAddsInPairs = true;
-  static constexpr int kRowsInFlight = 2;
-  static constexpr int kRegisterRows = 2;
-  static constexpr bool kTakesTwoPanels = false;
   static constexpr int kFloatRows = 8;
 
   using F = __m256;
@@ -85,7 +82,7 @@ struct Avx2Panel {
     std::memcpy(&bits, quad, 4);
     return _mm256_set1_epi32(bits);
   }
-  // Sixteen sums of two products each.
+  // 16 sums of two products each.
   static VITRINE_INLINE Words MulPairs(Bytes weights, Bytes values) {
     return _mm256_maddubs_epi16(weights, values);
   }
@@ -98,18 +95,16 @@ struct Avx2Panel {
     return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0xffff)),
                            _mm256_slli_epi32(x, 16));
   }
-  // VPMADDUBSW saturates sums of two products at 32,767: 2 * 128 * 127 is just below.
-  static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
-    return AddToSums(acc, weights, BroadcastQuad(quad));
-  }
   // Bytes minus 128, and what then is left of them without a sign.
   static VITRINE_INLINE Bytes Centred(Bytes x) {
     return _mm256_xor_si256(x, _mm256_set1_epi8(INT8_MIN));
   }
   static VITRINE_INLINE Bytes Magnitudes(Bytes x) { return _mm256_abs_epi8(x); }
-  // The same for weights with a sign, which moves to the values.
+  // The sign of the weights moves to the values. VPMADDUBSW saturates sums of two products at
+  // 32,767: 2 * 128 * 127 is just below.
   static VITRINE_INLINE I DotSigned(I acc, Bytes magnitudes, Bytes weights, Bytes values) {
-    return AddToSums(acc, magnitudes, _mm256_sign_epi8(values, weights));
+    const Words pairs = MulPairs(magnitudes, _mm256_sign_epi8(values, weights));
+    return _mm256_add_epi32(acc, Widen(pairs, SetWords(1)));
   }
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     const Bytes centred = Centred(weights);
@@ -131,12 +126,6 @@ struct Avx2Panel {
     const __m256i wide =
         _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-  }
-
- private:
-  static VITRINE_INLINE I AddToSums(I acc, Bytes magnitudes, __m256i values) {
-    const __m256i sums = _mm256_maddubs_epi16(magnitudes, values);
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(sums, _mm256_set1_epi16(1)));
   }
 };
 

@@ -179,7 +179,7 @@ struct Avx512 {
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
     int32_t bits;
     std::memcpy(&bits, quad, 4);
-    return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(bits));
+    return AddProducts(acc, weights, _mm512_set1_epi32(bits));
   }
   static VITRINE_INLINE I DotWide(I acc, Bytes weights, const int8_t* quad) {
     return Dot(acc, weights, quad);
@@ -211,8 +211,7 @@ struct Avx512 {
     return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
   }
   static VITRINE_INLINE void StoreFactors(float* p, F x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+    StoreBf16(reinterpret_cast<uint16_t*>(p), x);
   }
   static VITRINE_INLINE F AddFactors(F sum, F low, F high, float* p) {
     const __m512bh pairs = _mm512_cvtne2ps_pbh(high, low);

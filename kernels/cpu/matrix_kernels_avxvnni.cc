@@ -14,9 +14,11 @@ struct AvxVnniPanel : Avx2Panel {
   static constexpr bool kAddsInPairs = false;
   // A decoded block takes 8 of the 16 registers, and one product needs no other.
   static constexpr int kRowsInFlight = 4;
+  static constexpr int kRegisterRows = 2;
+  static constexpr bool kTakesTwoPanels = false;
 
   static VITRINE_INLINE I Dot(I acc, Bytes weights, const int8_t* quad) {
-    return _mm256_dpbusd_avx_epi32(acc, weights, BroadcastQuad(quad));
+    return AddProducts(acc, weights, BroadcastQuad(quad));
   }
   static VITRINE_INLINE I AddProducts(I acc, Bytes weights, Bytes values) {
     return _mm256_dpbusd_avx_epi32(acc, weights, values);

@@ -14,10 +14,14 @@
 //   Power2Near(x, n)  the same for x = 1 or 0.7 < x < 1.5 and -127 <= n; a result below 2^-126 may
 //                be a denormal number, which counts as zero wherever it is used
 //   ReduceAdd    ((lane i + i+8) + (i+4)) + (i+2)) + (i+1)
-//   Pairs        16 lanes of two bf16; DotPairs adds the odd product first, then the even one, each
-//                with one rounding, as VDPBF16PS does
+//   Pairs        16 lanes of two bf16
+//   Factors      two bf16 for all lanes, in the form that DotPairs wants: it adds the odd product
+//                first, then the even one, each with one rounding, as VDPBF16PS does. In memory
+//                they take kFactorFloats floats. StoreFactors rounds 16 numbers; AddFactors rounds
+//                32 that are not negative, and adds them to a sum, lane i taking 2i + 1 and 2i
 //   Dot          acc + sum of 4 products u8 * s8 per lane, for weights up to 128
 //   DotWide      the same for any u8 weight; with kDotWideIsCentred 128 is subtracted from weights
+//   kAddsInPairs there is no Dot; pair_sum_kernels_simd.h says what there is instead
 #pragma once
 
 #define VITRINE_INLINE inline __attribute__((always_inline))
