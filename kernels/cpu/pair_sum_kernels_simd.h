@@ -4,8 +4,8 @@
 // VPMADDUBSW adds two products in 16 bits. Weights of 4 bits leave room there for the pairs of all
 // 32 columns: a multiplication costs one addition, and the step to 32 bits comes once a block
 // instead of once a multiplication. Weights of 5 and 6 bits take that step more often, wider ones
-// every time. Each value that is loaded meets both halves of a panel; with one of them, loads would
-// be the limit.
+// every time, their signs having moved to the activations. What is loaded of a row meets both
+// halves of a panel of narrow weights; with one of them, loads would be the limit.
 //
 // Bound by the multiplications, two a cycle, and by four vector instructions a cycle in all: one
 // Zen 3 core passes a block of 16 outputs and 32 columns by a row in 4.7 ns with weights of 4 bits
@@ -22,6 +22,13 @@ constexpr int QuadsInWords(int largest_weight) {
   while (quads * 2 * 127 * largest_weight > INT16_MAX) quads /= 2;
   return quads;
 }
+
+// So many of them, in which one scale multiplies all.
+template <class Format>
+inline constexpr int kRunQuads = Format::kHasHalfScales &&
+                                         QuadsInWords(Format::kLargest) > kQuads / 2
+                                     ? kQuads / 2
+                                     : QuadsInWords(Format::kLargest);
 
 // A block of both halves of a panel. Operands of narrow weights are quads[0][q][half], of wide ones
 // quads[half][q], their magnitudes and then they themselves with their signs.
@@ -100,8 +107,7 @@ VITRINE_INLINE typename P::Words FactorOf(const PairedBlock<P>& block, int half,
 template <class P, class Format, int kRows>
 VITRINE_INLINE void AddNarrowRows(const PairedBlock<P>& block, const ActivationRow* rows,
                                   float* totals) {
-  constexpr int kMost = QuadsInWords(Format::kLargest);
-  constexpr int kCount = Format::kHasHalfScales && kMost > kQuads / 2 ? kQuads / 2 : kMost;
+  constexpr int kCount = kRunQuads<Format>;
   typename P::I dots[kRows][2];
 #pragma GCC unroll 8
   for (int first = 0; first < kQuads; first += kCount) {
@@ -174,24 +180,18 @@ VITRINE_INLINE void StayInMemory(PairedBlock<P>& block) {
 template <class P, class Format>
 VITRINE_INLINE void AddPairedTile(PairedBlock<P>& block, const ActivationRow* rows, int count,
                                   float* totals) {
-  // Sixteen registers: sums in 16 bits of 4 rows, or of 2 beside their sums in 32 bits.
-  constexpr bool kIsOneRun = kIsWide<Format> || QuadsInWords(Format::kLargest) == kQuads;
-  constexpr int kRows = kIsOneRun && !Format::kHasHalfScales ? 4 : 2;
+  // Sixteen registers: sums of 4 rows, or sums in 16 bits of 2 beside their sums in 32.
+  constexpr int kRows = kIsWide<Format> || kRunQuads<Format> == kQuads ? 4 : 2;
   int r = 0;
+  const auto add = [&]<int kCount>() VITRINE_LAMBDA_INLINE {
+    StayInMemory(block);
+    AddPairedRows<P, Format, kCount>(block, rows + r, totals + kPanelRows * r);
+    r += kCount;
+  };
 #pragma GCC unroll 1
-  for (; r + kRows <= count; r += kRows) {
-    StayInMemory(block);
-    AddPairedRows<P, Format, kRows>(block, rows + r, totals + kPanelRows * r);
-  }
-  if (kRows > 2 && r + 2 <= count) {
-    StayInMemory(block);
-    AddPairedRows<P, Format, 2>(block, rows + r, totals + kPanelRows * r);
-    r += 2;
-  }
-  if (r < count) {
-    StayInMemory(block);
-    AddPairedRows<P, Format, 1>(block, rows + r, totals + kPanelRows * r);
-  }
+  while (r + kRows <= count) add.template operator()<kRows>();
+  if (kRows > 2 && r + 2 <= count) add.template operator()<2>();
+  if (r < count) add.template operator()<1>();
 }
 
 template <class P, template <class> class FormatOf, bool kIsLone>
