@@ -2,14 +2,15 @@
 # Builds the image, runs it as it should be run in production (non-root, read-only root, no
 # capabilities, no network), streams one answer, checks the health probe and a clean stop.
 #
-# Needs root, podman, runc and mmdebstrap. Exits 77 with the reason where containers cannot run.
+# Needs root, podman, runc, mmdebstrap and ccache. Exits 77 with the reason where containers cannot run.
 # A base image made from apt's own mirror stands in for debian:bookworm-slim, so no image registry
-# is asked; it is kept between runs as localhost/vitrine-test-base.
+# is asked; it is kept between runs as localhost/vitrine-test-base. It holds ccache, so that what
+# this machine has compiled from the same text with the same compiler is not compiled again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 
-readonly base=localhost/vitrine-test-base:bookworm
+readonly base=localhost/vitrine-test-base:bookworm-ccache
 readonly image=localhost/vitrine-test:$$
 readonly name=vitrine-test-$$
 work=$(mktemp -d)
@@ -27,7 +28,7 @@ clean_up() {
   rm -rf "$work"
 }
 
-for program in podman runc mmdebstrap; do
+for program in podman runc mmdebstrap ccache; do
   command -v "$program" >/dev/null || skip "$program is not installed"
 done
 [ "$(id -u)" -eq 0 ] || skip "only root can make the base image"
@@ -61,8 +62,8 @@ make_base_image() {
   mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Codename: bookworm' |
     sort -u | head -n 1)
   [ -n "$mirror" ] || skip "apt knows no mirror of Debian 12"
-  mmdebstrap -q --mode=root --variant=minbase bookworm "$work/base.tar" "$mirror" \
-    >"$work/log" 2>&1 || { tail -n 5 "$work/log"; skip "mmdebstrap could not make a base image"; }
+  mmdebstrap -q --mode=root --variant=minbase --include=ccache bookworm "$work/base.tar" \
+    "$mirror" >"$work/log" 2>&1 || { tail -n 5 "$work/log"; skip "mmdebstrap could not make a base image"; }
   podman import -q "$work/base.tar" "$base" >/dev/null
   rm "$work/base.tar"
 }
@@ -75,7 +76,10 @@ podman run --rm --network none "$base" true >"$work/log" 2>&1 ||
 model=$(docker/fetch_model.sh)
 
 step "image"
+compiled=$(ccache --get-config cache_dir)
+mkdir -p "$compiled"
 podman build --pull=never --isolation chroot --format docker --build-arg "BASE=$base" \
+  --volume "$compiled:/root/.cache/ccache" \
   -f docker/Dockerfile -t "$image" . >"$work/log" 2>&1 ||
   { tail -n 40 "$work/log"; fail "the image does not build"; }
 podman image inspect "$image" --format 'image: {{.Size}} bytes, user {{.User}}'
