@@ -64,7 +64,7 @@ make_base_image() {
   [ -n "$mirror" ] || skip "apt knows no mirror of Debian 12"
   mmdebstrap -q --mode=root --variant=minbase --include=ccache bookworm "$work/base.tar" \
     "$mirror" >"$work/log" 2>&1 || { tail -n 5 "$work/log"; skip "mmdebstrap could not make a base image"; }
-  podman import -q "$work/base.tar" "$base" >/dev/null
+  podman import -q --change ENV=CCACHE_DIR=/ccache "$work/base.tar" "$base" >/dev/null
   rm "$work/base.tar"
 }
 
@@ -79,7 +79,7 @@ step "image"
 compiled=$(ccache --get-config cache_dir)
 mkdir -p "$compiled"
 podman build --pull=never --isolation chroot --format docker --build-arg "BASE=$base" \
-  --volume "$compiled:/root/.cache/ccache" \
+  --volume "$compiled:/ccache" \
   -f docker/Dockerfile -t "$image" . >"$work/log" 2>&1 ||
   { tail -n 40 "$work/log"; fail "the image does not build"; }
 podman image inspect "$image" --format 'image: {{.Size}} bytes, user {{.User}}'
