@@ -2,7 +2,8 @@
 # Builds the image, runs it as it should be run in production (non-root, read-only root, no
 # capabilities, no network), streams one answer, checks the health probe and a clean stop.
 #
-# Needs root, podman, runc, mmdebstrap and ccache. Exits 77 with the reason where containers cannot run.
+# Needs root, podman, runc, mmdebstrap and ccache. Exits 77 with the reason where containers cannot
+# run.
 # A base image made from apt's own mirror stands in for debian:bookworm-slim, so no image registry
 # is asked; it is kept between runs as localhost/vitrine-test-base. It holds ccache, so that what
 # this machine has compiled from the same text with the same compiler is not compiled again.
@@ -63,7 +64,8 @@ make_base_image() {
     sort -u | head -n 1)
   [ -n "$mirror" ] || skip "apt knows no mirror of Debian 12"
   mmdebstrap -q --mode=root --variant=minbase --include=ccache bookworm "$work/base.tar" \
-    "$mirror" >"$work/log" 2>&1 || { tail -n 5 "$work/log"; skip "mmdebstrap could not make a base image"; }
+    "$mirror" >"$work/log" 2>&1 ||
+    { tail -n 5 "$work/log"; skip "mmdebstrap could not make a base image"; }
   podman import -q --change ENV=CCACHE_DIR=/ccache "$work/base.tar" "$base" >/dev/null
   rm "$work/base.tar"
 }

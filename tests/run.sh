@@ -69,7 +69,6 @@ sanitize() {
   # Takes half the time of -O2 -g. Suppressions name functions, inlined ones too, in full: that
   # needs lines and what is said to be for profiling.
   local clang=(-DCMAKE_CXX_COMPILER=clang++-22 -DVITRINE_CUDA=EMULATED
-    -DCMAKE_BUILD_TYPE=RelWithDebInfo
     -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -gline-tables-only -fdebug-info-for-profiling -DNDEBUG")
   step "build with thread sanitizer"
   configure . build-tsan "${clang[@]}" -DVITRINE_SANITIZE=thread
